@@ -1,0 +1,68 @@
+// The oracle: runs a function of a Module, at any stage of the compiler, in float64. It follows the
+// meaning in ir/ir.h and shares no code with lowering.
+//
+// Everything real is computed and kept in double whatever its storage (option `round` rounds what
+// is stored to its Dtype instead). Sums are added plainly in the order of their indices, row-major;
+// scatters (`+=`) in the order of the free indices.
+//
+// Tolerances (option `scale`). To say how far a compiled program may be from the oracle, each
+// element carries a first-order bound of rounding errors in units of the unit roundoff u (running
+// error analysis, Higham, "Accuracy and stability of numerical algorithms", section 3.3):
+//   r = op(a, b)   e(r) = |dr/da| e(a) + |dr/db| e(b) + c |r|: c = 0 where the operation is exact,
+//                  1 where it is rounded correctly, 8 for libm's functions (4 ulp). A product also
+//                  has u e(a) e(b).
+//   r = sum of n   e(r) = sum e(t) + (1 + log2 n + n / 8) sum |t|: a tree, or a chain whose
+//                  roundings mostly cancel (those of equal terms do not, and add up to n / 4)
+//   x += t         e(x) += e(t) + |x|
+//   max, min       e(r) = the greatest of the terms' bounds
+//   where          that of the branch taken; where the condition is uncertain, |a - b| / u more
+// A comparison, argmax, floor or int whose operands' bounds times `unit` reach across the place
+// where the outcome changes is uncertain: infinite e, which spreads to all that depends on it
+// (elements to be left out of a comparison). Arguments are exact unless they come with `scale`.
+#ifndef DTC_INTERP_H
+#define DTC_INTERP_H
+
+#include "ir/ir.h"
+
+// A dense row-major array. Reals are in `real`, ints and bools in `integer`; the other is NULL.
+typedef struct Tensor {
+  Dtype type;
+  uint8_t rank;
+  int64_t extent[MAX_RANK];
+  double *real;
+  int32_t *integer;
+  double *scale; // e of each element (ints and bools: 0 or infinity); NULL: all 0
+} Tensor;
+
+Tensor *tensor_new(Dtype type, const int64_t *extent, uint32_t rank); // zeros, no scale
+Tensor *tensor_like(const Value *v);
+void tensor_free(Tensor *t); // NULL is fine
+int64_t tensor_count(const Tensor *t);
+
+typedef struct InterpOptions {
+  uint64_t seed, step; // of random numbers: training steps count from 1
+  bool round; // what is stored is rounded to the value's Dtype
+  bool scale; // carry error bounds: results and in-out arguments get `scale`
+  double unit; // roundoff of the program compared with, for what is uncertain; 0 means 2^-24
+  // Where not NULL: a hash of every outcome that makes a function not smooth (comparisons of reals,
+  // winners of max, min and argmax, signs in abs, floors). Equal hashes: both runs went the same
+  // ways.
+  uint64_t *ways;
+} InterpOptions;
+
+// Runs function `fn`. arg[i] is a tensor of the type and shape of Fn.arg[i]; INOUT arguments are
+// updated in place. Makes result[i] for each Fn.result (the caller frees them). False where a read
+// that is reached is out of range, an integer is divided by 0, or an element is written twice: then
+// `error` (may be NULL) names function, statement and place, results are not made and INOUT
+// arguments are left half-updated.
+bool interp_run(const Module *m, Id fn, Tensor *const *arg, Tensor **result,
+                const InterpOptions *o, Buf *error);
+
+// The same in parts, to run functions of one unchanging module often: statements are compiled once.
+typedef struct Interp Interp;
+Interp *interp_new(const Module *m);
+bool interp_call(Interp *x, Id fn, Tensor *const *arg, Tensor **result, const InterpOptions *o,
+                 Buf *error);
+void interp_free(Interp *x);
+
+#endif

@@ -1,0 +1,319 @@
+#include "ir/ir.h"
+
+#include <stdlib.h>
+
+const char *const dtype_name[NDTYPE] = {"real", "f64", "f32", "bf16", "f16", "int", "bool"};
+const char *const red_name[NRED] = {"", "sum", "mean", "max", "min", "argmax"};
+const char *const intrinsic_name[NINTR] = {"", "attention"};
+const char *const init_name[NINIT] = {"zeros", "ones", "normal", "uniform", "const"};
+const char *const entry_name[NENTRY] = {"loss", "eval_loss", "sample", "count",
+                                        "step", "eval",      "norm",   "update"};
+const OpInfo op_info[NOP] = {
+#define X(name, text, arity, rule) {#name, text, arity, RULE_##rule},
+    OPS(X)
+#undef X
+};
+
+int dtype_size(Dtype t) {
+  static const int size[NDTYPE] = {8, 8, 4, 2, 2, 4, 1};
+  return size[t];
+}
+
+int64_t value_count(const Value *v) {
+  int64_t n = 1;
+  for (uint32_t d = 0; d < v->rank; d++) n *= v->extent[d];
+  return n;
+}
+
+// Hash-consing: an open-addressing table of expression ids.
+struct ExprTable {
+  Id *slot; // NONE: empty
+  uint32_t n, cap;
+};
+
+Module *module_new(Arena *a, Sources *s) {
+  Module *m = NEW(a, Module);
+  m->arena = a;
+  m->src = s;
+  m->name = str_intern("");
+  m->compute = DT_REAL;
+  for (int e = 0; e < NENTRY; e++) m->entry[e] = NONE;
+  m->table = NEW(a, struct ExprTable);
+  return m;
+}
+
+static uint64_t mix(uint64_t h, uint64_t v) {
+  h ^= v + 0x9e3779b97f4a7c15u + (h << 6) + (h >> 2);
+  return h * 0xff51afd7ed558ccdu;
+}
+
+static uint64_t expr_hash(const Expr *e, const Id *arg) {
+  uint64_t h = mix((uint64_t)e->op << 8 | e->type, (uint64_t)e->integer);
+  for (uint32_t i = 0; i < e->narg; i++) h = mix(h, arg[i]);
+  return h ^ h >> 29;
+}
+
+static bool expr_same(const Module *m, const Expr *a, const Expr *b, const Id *barg) {
+  return a->op == b->op && a->type == b->type && a->narg == b->narg && a->integer == b->integer &&
+         (!a->narg || !memcmp(m->arg.at + a->arg, barg, a->narg * sizeof(Id)));
+}
+
+static void table_grow(Module *m) {
+  struct ExprTable *t = m->table;
+  t->cap = t->cap ? t->cap * 2 : 1024;
+  t->slot = NEWN(m->arena, Id, t->cap);
+  memset(t->slot, 0xff, t->cap * sizeof(Id));
+  for (Id i = 0; i < m->expr.n; i++) {
+    const Expr *e = ex(m, i);
+    uint64_t h = expr_hash(e, e->narg ? m->arg.at + e->arg : NULL) & (t->cap - 1);
+    while (t->slot[h] != NONE) h = (h + 1) & (t->cap - 1);
+    t->slot[h] = i;
+  }
+}
+
+// Reals are compared by their bits: 0.0 and -0.0 differ, NaN equals itself.
+static Id expr_intern(Module *m, Expr e, const Id *arg) {
+  struct ExprTable *t = m->table;
+  if (t->n * 2 >= t->cap) table_grow(m);
+  uint64_t h = expr_hash(&e, arg) & (t->cap - 1);
+  for (; t->slot[h] != NONE; h = (h + 1) & (t->cap - 1))
+    if (expr_same(m, ex(m, t->slot[h]), &e, arg)) return t->slot[h];
+  Id copy[64]; // arg may point into m->arg, which PUSH moves
+  CHECK(e.narg <= 64);
+  if (e.narg) memcpy(copy, arg, e.narg * sizeof(Id));
+  e.arg = m->arg.n;
+  for (uint32_t i = 0; i < e.narg; i++) PUSH(m->arena, m->arg, copy[i]);
+  PUSH(m->arena, m->expr, e);
+  t->n++;
+  return t->slot[h] = m->expr.n - 1;
+}
+
+Id ex_real(Module *m, double v) {
+  return expr_intern(m, (Expr){.op = OP_REAL, .type = SC_REAL, .real = v}, NULL);
+}
+
+static Id leaf(Module *m, Op op, Scalar type, int64_t v) {
+  return expr_intern(m, (Expr){.op = (uint8_t)op, .type = (uint8_t)type, .integer = v}, NULL);
+}
+
+Id ex_int(Module *m, int64_t v) { return leaf(m, OP_INT, SC_INT, v); }
+Id ex_bool(Module *m, bool v) { return leaf(m, OP_BOOL, SC_BOOL, v); }
+Id ex_index(Module *m, uint32_t position) {
+  CHECK(position < MAX_INDEX);
+  return leaf(m, OP_INDEX, SC_INT, position);
+}
+
+static void check_ints(Module *m, const Id *arg, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++) CHECK(ex(m, arg[i])->type == SC_INT);
+}
+
+Id ex_read(Module *m, const Fn *f, Id value, const Id *sub) {
+  CHECK(value < f->value.n);
+  const Value *v = &f->value.at[value];
+  check_ints(m, sub, v->rank);
+  Expr e = {.op = OP_READ, .type = (uint8_t)scalar_of(v->type), .narg = v->rank, .integer = value};
+  return expr_intern(m, e, sub);
+}
+
+Id ex_group(Module *m, const Id *arg, uint32_t n) {
+  CHECK(n >= 1 && n <= MAX_INDEX);
+  check_ints(m, arg, n);
+  for (uint32_t i = 1; i < n; i++) CHECK(ex_is(m, arg[i], OP_INDEX));
+  return expr_intern(m, (Expr){.op = OP_GROUP, .type = SC_INT, .narg = (uint16_t)n}, arg);
+}
+
+static Scalar op_type(Module *m, Op op, const Id *arg, uint32_t n) {
+  Scalar t0 = n ? ex(m, arg[0])->type : SC_INT, t1 = n > 1 ? ex(m, arg[1])->type : t0;
+  switch (op_info[op].rule) {
+  case RULE_NUM:
+  case RULE_CMP:
+    if (t0 == SC_BOOL || t0 != t1) BUG("%s of types %d and %d", op_info[op].name, t0, t1);
+    return op_info[op].rule == RULE_CMP ? SC_BOOL : t0;
+  case RULE_REAL:
+    for (uint32_t i = 0; i < n; i++)
+      if (ex(m, arg[i])->type != SC_REAL) BUG("%s of what is not real", op_info[op].name);
+    return SC_REAL;
+  case RULE_INT:
+    check_ints(m, arg, n);
+    return SC_INT;
+  case RULE_BOOL:
+    for (uint32_t i = 0; i < n; i++) CHECK(ex(m, arg[i])->type == SC_BOOL);
+    return SC_BOOL;
+  case RULE_SEL:
+    CHECK(t0 == SC_BOOL && t1 == (Scalar)ex(m, arg[2])->type);
+    return t1;
+  case RULE_CONV:
+    CHECK(op == OP_TO_REAL ? t0 != SC_REAL : t0 != SC_INT);
+    return op == OP_TO_REAL ? SC_REAL : SC_INT;
+  case RULE_LEAF:
+    CHECK(op == OP_RANDOM);
+    check_ints(m, arg, n);
+    return SC_REAL;
+  }
+  BUG("operator %d", op);
+}
+
+Id ex_op(Module *m, Op op, const Id *arg, uint32_t n) {
+  CHECK(op < NOP && op_info[op].arity == (int)n && n > 0);
+  Expr e = {.op = (uint8_t)op, .type = (uint8_t)op_type(m, op, arg, n), .narg = (uint16_t)n};
+  return expr_intern(m, e, arg);
+}
+
+Id ex1(Module *m, Op op, Id a) { return ex_op(m, op, &a, 1); }
+Id ex2(Module *m, Op op, Id a, Id b) { return ex_op(m, op, (Id[]){a, b}, 2); }
+Id ex3(Module *m, Op op, Id a, Id b, Id c) { return ex_op(m, op, (Id[]){a, b, c}, 3); }
+
+Id ex_like(Module *m, Id id, int64_t integer, const Id *arg) {
+  Expr e = *ex(m, id);
+  if (e.op == OP_GROUP) return ex_group(m, arg, e.narg);
+  if (op_info[e.op].rule != RULE_LEAF || e.op == OP_RANDOM) return ex_op(m, e.op, arg, e.narg);
+  if (e.op == OP_INDEX || e.op == OP_READ) e.integer = integer;
+  return expr_intern(m, e, arg);
+}
+
+// A memo from expression id to its replacement keeps shared subtrees shared and the walk linear.
+typedef struct Memo {
+  Id *to; // NONE: not visited
+  ExprMap map;
+  void *ctx;
+} Memo;
+
+static Id map_rec(Module *m, Id id, Memo *memo) {
+  if (memo->to[id] != NONE) return memo->to[id];
+  Expr e = *ex(m, id);
+  Id arg[64], r = id;
+  bool changed = false;
+  CHECK(e.narg <= 64);
+  for (uint32_t i = 0; i < e.narg; i++) {
+    Id old = m->arg.at[e.arg + i];
+    arg[i] = map_rec(m, old, memo);
+    changed |= arg[i] != old;
+  }
+  if (changed) r = ex_like(m, id, e.integer, arg);
+  if (memo->map && (e.op == OP_INDEX || e.op == OP_READ)) r = memo->map(m, r, memo->ctx);
+  return memo->to[id] = r;
+}
+
+Id ex_map(Module *m, Id e, ExprMap map, void *ctx) {
+  Memo memo = {malloc((e + 1) * sizeof(Id)), map, ctx}; // arguments have smaller ids
+  CHECK(memo.to);
+  memset(memo.to, 0xff, (e + 1) * sizeof(Id));
+  Id r = map_rec(m, e, &memo);
+  free(memo.to);
+  return r;
+}
+
+typedef struct Rename {
+  const Id *index, *value;
+} Rename;
+
+static Id rename_leaf(Module *m, Id id, void *ctx) {
+  const Rename *r = ctx;
+  Expr e = *ex(m, id);
+  if (e.op == OP_INDEX) return r->index && r->index[e.integer] != NONE ? r->index[e.integer] : id;
+  if (!r->value) return id;
+  Id arg[MAX_RANK];
+  for (uint32_t i = 0; i < e.narg; i++) arg[i] = m->arg.at[e.arg + i];
+  return ex_like(m, id, r->value[e.integer], arg);
+}
+
+Id ex_rename(Module *m, Id e, const Id *index, const Id *value) {
+  return ex_map(m, e, rename_leaf, &(Rename){index, value});
+}
+
+uint32_t ex_indices(const Module *m, Id id) {
+  const Expr *e = ex(m, id);
+  if (e->op == OP_INDEX) return 1u << e->integer;
+  uint32_t set = 0;
+  for (uint32_t i = 0; i < e->narg; i++) set |= ex_indices(m, ex_arg(m, id, i));
+  return set;
+}
+
+typedef struct Visit {
+  uint8_t *seen;
+  void (*visit)(const Module *m, Id read, void *ctx);
+  void *ctx;
+} Visit;
+
+static void reads_rec(const Module *m, Id id, Visit *v) {
+  if (v->seen[id]) return;
+  v->seen[id] = 1;
+  const Expr *e = ex(m, id);
+  for (uint32_t i = 0; i < e->narg; i++) reads_rec(m, ex_arg(m, id, i), v);
+  if (e->op == OP_READ) v->visit(m, id, v->ctx);
+}
+
+void ex_reads(const Module *m, Id e, void (*visit)(const Module *, Id, void *), void *ctx) {
+  Visit v = {calloc(e + 1, 1), visit, ctx};
+  CHECK(v.seen);
+  reads_rec(m, e, &v);
+  free(v.seen);
+}
+
+bool ex_has_read(const Module *m, Id id, Id value) {
+  const Expr *e = ex(m, id);
+  if (e->op == OP_READ && e->integer == value) return true;
+  for (uint32_t i = 0; i < e->narg; i++)
+    if (ex_has_read(m, ex_arg(m, id, i), value)) return true;
+  return false;
+}
+
+static Str unique_name(Str name, bool (*taken)(const void *in, Str name), const void *in) {
+  Str s = name;
+  for (int i = 2; taken(in, s); i++) s = str_printf("%s.%d", name, i);
+  return s;
+}
+
+static bool fn_taken(const void *in, Str name) { return fn_find(in, name) != NONE; }
+static bool value_taken(const void *in, Str name) { return value_find(in, name) != NONE; }
+
+Id fn_new(Module *m, Str name, Id loc) {
+  Fn f = {.name = unique_name(name, fn_taken, m), .loc = loc};
+  PUSH(m->arena, m->fn, f);
+  return m->fn.n - 1;
+}
+
+Id fn_value(Module *m, Fn *f, Str name, Dtype t, const int64_t *extent, uint32_t rank, Role role, Id loc) {
+  CHECK(rank <= MAX_RANK);
+  Value v = {.name = unique_name(name, value_taken, f), .type = t, .rank = (uint8_t)rank, .role = role, .loc = loc};
+  int64_t n = dtype_size(t);
+  for (uint32_t d = 0; d < rank; d++) {
+    v.extent[d] = extent[d];
+    CHECK(extent[d] >= 1 && mul_ok(n, extent[d], &n));
+  }
+  PUSH(m->arena, f->value, v);
+  Id id = f->value.n - 1;
+  if (role != ROLE_LOCAL) PUSH(m->arena, f->arg, id);
+  return id;
+}
+
+Stmt *fn_stmt(Module *m, Fn *f, StmtKind kind, Id loc) {
+  PUSH(m->arena, f->stmt, (Stmt){.kind = kind, .lhs = NONE, .body = NONE, .loc = loc});
+  return &f->stmt.at[f->stmt.n - 1];
+}
+
+void fn_comp(Module *m, Fn *f, Id lhs, const Id *sub, bool acc, Red red, const Index *index,
+             uint32_t nfree, uint32_t nindex, Id body, Id loc) {
+  CHECK(nindex <= MAX_INDEX && nfree <= nindex && lhs < f->value.n);
+  Stmt s = {.kind = ST_COMP, .red = red, .acc = acc, .nfree = (uint8_t)nfree, .nindex = (uint8_t)nindex};
+  s.index = arena_copy(m->arena, index, nindex * sizeof *index);
+  s.lhs = lhs;
+  s.sub = arena_copy(m->arena, sub, f->value.at[lhs].rank * sizeof(Id));
+  s.body = body;
+  s.loc = loc;
+  PUSH(m->arena, f->stmt, s);
+}
+
+Fn *entry_fn(Module *m, Entry e) { return m->entry[e] == NONE ? NULL : &m->fn.at[m->entry[e]]; }
+
+Id fn_find(const Module *m, Str name) {
+  for (Id i = 0; i < m->fn.n; i++)
+    if (m->fn.at[i].name == name) return i;
+  return NONE;
+}
+
+Id value_find(const Fn *f, Str name) {
+  for (Id i = 0; i < f->value.n; i++)
+    if (f->value.at[i].name == name) return i;
+  return NONE;
+}

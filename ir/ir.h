@@ -1,0 +1,330 @@
+// The program as dtc's passes see it: index notation, from source to kernel.
+//
+// Meaning. A Module is a set of functions, a table of parameters and settings. A function is a list
+// of statements in an order that is a valid schedule. There is one kind of tensor statement, the
+// comprehension:
+//
+//     lhs[subscripts] (= | +=) red(bound indices: body)
+//
+// For each assignment of the free indices (all those that occur in the lhs subscripts), evaluate the
+// body over all assignments of the bound indices, reduce, round to the type of lhs and store. Bodies
+// have no side effects. `where(c, a, b)` evaluates c, then only the branch taken; `and`, `or`
+// evaluate the right side only where needed: so a read may be out of range where it is not reached.
+// Values are immutable and defined once, with two exceptions: a value written by `+=` is an
+// accumulator: zero before its first statement (unless it is an IN-OUT argument, which holds what the
+// caller gave) and read only after its last one; and what `+=` writes may hit an element many times.
+// A `=` statement writes every element of its lhs exactly once.
+//
+// Numbers. Scalars are real, int (32-bit, wraps) or bool. How a real is stored is its value's Dtype;
+// arithmetic of one statement is done in Module.compute. Float rewrites that change a result are not
+// allowed after differentiate, except where a pass's head comment says which. Subscripts and groups
+// are evaluated in 64 bits. Integer // and % round towards minus infinity.
+//
+// Reductions. sum of nothing is 0. mean divides by the number of bound points. max, min: NaN if any
+// is NaN. argmax: the number (row-major over the bound indices in order) of the first maximal point.
+//
+// Statements, values and indices are not hash-consed; expressions are (per Module): equal expressions
+// have equal ids. Expressions name indices by position in their statement and values by position in
+// their function, so an expression means something only together with those.
+#ifndef DTC_IR_H
+#define DTC_IR_H
+
+#include "ir/diag.h"
+#include "ir/util.h"
+
+enum { MAX_RANK = 8, MAX_INDEX = 16 };
+
+// Storage types. REAL is a float whose storage the precision pass has not chosen; the interpreter
+// computes everything real in float64 whatever the storage.
+typedef enum Dtype { DT_REAL, DT_F64, DT_F32, DT_BF16, DT_F16, DT_I32, DT_BOOL, NDTYPE } Dtype;
+// Types of scalar expressions.
+typedef enum Scalar { SC_REAL, SC_INT, SC_BOOL } Scalar;
+static inline Scalar scalar_of(Dtype t) { return t == DT_BOOL ? SC_BOOL : t == DT_I32 ? SC_INT : SC_REAL; }
+extern const char *const dtype_name[NDTYPE]; // "real" "f64" "f32" "bf16" "f16" "int" "bool"
+int dtype_size(Dtype t); // bytes; REAL counts as 8, bool as 1
+
+// Operators: name, text, number of arguments, type rule.
+//   LEAF  made by its own constructor     NUM  all reals or all ints, result the same
+//   REAL  reals to real                   INT  ints to int
+//   CMP   two reals or two ints to bool   BOOL bools to bool
+//   SEL   (bool, T, T) to T               CONV see the operator
+#define OPS(X)                                                                                     \
+  X(REAL, "", 0, LEAF)   /* a constant: Expr.real */                                               \
+  X(INT, "", 0, LEAF)    /* a constant: Expr.integer */                                            \
+  X(BOOL, "", 0, LEAF)   /* a constant: Expr.integer 0 or 1 */                                     \
+  X(INDEX, "", 0, LEAF)  /* an index of the statement: Expr.integer; int, its GLOBAL position */   \
+  X(READ, "", -1, LEAF)  /* Expr.integer is the Value; arguments are its subscripts */             \
+  X(GROUP, "", -1, LEAF) /* merged indices, row-major; int. Arguments after the first are INDEX */ \
+  X(RANDOM, "random", 3, LEAF) /* (site, iteration, element): uniform in [0,1), by Philox */       \
+  X(NEG, "-", 1, NUM)                                                                              \
+  X(ADD, "+", 2, NUM)                                                                              \
+  X(SUB, "-", 2, NUM)                                                                              \
+  X(MUL, "*", 2, NUM)                                                                              \
+  X(DIV, "/", 2, REAL)                                                                             \
+  X(IDIV, "//", 2, INT)                                                                            \
+  X(MOD, "%", 2, INT)                                                                              \
+  X(POW, "pow", 2, REAL)                                                                           \
+  X(MIN, "min", 2, NUM)                                                                            \
+  X(MAX, "max", 2, NUM)                                                                            \
+  X(FMA, "fma", 3, REAL) /* a * b + c, rounded once */                                             \
+  X(ABS, "abs", 1, NUM)                                                                            \
+  X(EXP, "exp", 1, REAL)                                                                           \
+  X(LOG, "log", 1, REAL)                                                                           \
+  X(SQRT, "sqrt", 1, REAL)                                                                         \
+  X(SIN, "sin", 1, REAL)                                                                           \
+  X(COS, "cos", 1, REAL)                                                                           \
+  X(TANH, "tanh", 1, REAL)                                                                         \
+  X(ERF, "erf", 1, REAL)                                                                           \
+  X(FLOOR, "floor", 1, REAL)                                                                       \
+  X(LT, "<", 2, CMP)                                                                               \
+  X(LE, "<=", 2, CMP)                                                                              \
+  X(GT, ">", 2, CMP)                                                                               \
+  X(GE, ">=", 2, CMP)                                                                              \
+  X(EQ, "==", 2, CMP)                                                                              \
+  X(NE, "!=", 2, CMP)                                                                              \
+  X(AND, "and", 2, BOOL)                                                                           \
+  X(OR, "or", 2, BOOL)                                                                             \
+  X(NOT, "not", 1, BOOL)                                                                           \
+  X(WHERE, "where", 3, SEL)                                                                        \
+  X(TO_REAL, "real", 1, CONV) /* int or bool to real */                                            \
+  X(TO_INT, "int", 1, CONV)   /* real (towards zero) or bool to int */                             \
+  X(STOP, "stop_gradient", 1, NUM)
+
+typedef enum Op {
+#define X(name, text, arity, rule) OP_##name,
+  OPS(X)
+#undef X
+      NOP
+} Op;
+typedef enum TypeRule { RULE_LEAF, RULE_NUM, RULE_REAL, RULE_INT, RULE_CMP, RULE_BOOL, RULE_SEL, RULE_CONV } TypeRule;
+typedef struct OpInfo {
+  const char *name; // "ADD"
+  const char *text; // "+"
+  int arity; // -1: any
+  TypeRule rule;
+} OpInfo;
+extern const OpInfo op_info[NOP];
+
+typedef struct Expr {
+  uint8_t op; // Op
+  uint8_t type; // Scalar
+  uint16_t narg;
+  Id arg; // first of narg consecutive expression ids in Module.arg
+  union {
+    double real; // OP_REAL
+    int64_t integer; // OP_INT, OP_BOOL, OP_INDEX (position in the statement), OP_READ (Value)
+  };
+} Expr;
+
+typedef enum Red { RED_NONE, RED_SUM, RED_MEAN, RED_MAX, RED_MIN, RED_ARGMAX, NRED } Red;
+extern const char *const red_name[NRED]; // "" "sum" "mean" "max" "min" "argmax"
+
+typedef struct Index {
+  Str name; // unique in its statement
+  int64_t extent; // at least 1
+} Index;
+
+// A value's part in its function.
+typedef enum Role {
+  ROLE_LOCAL, // defined by a statement
+  ROLE_IN, // argument, read only
+  ROLE_INOUT // argument, accumulated into by += (and never written by =)
+} Role;
+
+typedef struct Value {
+  Str name; // unique in its function; dotted words
+  Dtype type;
+  uint8_t rank;
+  int64_t extent[MAX_RANK]; // each at least 1
+  Role role;
+  Id loc;
+} Value;
+int64_t value_count(const Value *v); // elements (fits int64_t; checked when made)
+
+typedef enum StmtKind { ST_COMP, ST_CALL, ST_REPEAT } StmtKind;
+
+typedef enum ActualMode {
+  ACT_WHOLE, // the value itself
+  ACT_SLICE, // repeat: value[iteration, ...], one extent of the value's rank more than the formal's
+  ACT_CARRY, // repeat: the value starts the carried chain; see Call
+  ACT_ITER // repeat: the iteration number, an int scalar formal; no value
+} ActualMode;
+typedef struct Actual {
+  ActualMode mode;
+  Id value; // of the caller; for a formal that is ROLE_INOUT, what is accumulated into
+} Actual;
+typedef enum ResultMode {
+  RES_WHOLE, // call: the result
+  RES_CARRY, // repeat: fed to the next iteration's carried argument; the last one's result is `value`
+  RES_SLICE, // repeat: stored to value[iteration, ...]
+  RES_DROP // not kept; value is NONE
+} ResultMode;
+typedef struct Result {
+  ResultMode mode;
+  Id value; // of the caller, defined by this statement
+} Result;
+// A call of a function, or `count` of them in a row. The j-th RES_CARRY result feeds the j-th
+// ACT_CARRY argument. `reverse` runs iterations count-1 down to 0. Arguments and results correspond
+// one to one with Fn.arg and Fn.result of the callee.
+typedef struct Call {
+  Id fn; // Module.fn
+  int64_t count; // ST_CALL: 1
+  Str iter; // ST_REPEAT: name of the iteration, for print
+  bool reverse;
+  uint32_t narg, nresult;
+  Actual *arg;
+  Result *result;
+} Call;
+
+typedef struct Stmt {
+  StmtKind kind;
+  Red red;
+  bool acc; // +=
+  uint8_t nfree, nindex; // indices [0, nfree) are free, [nfree, nindex) are bound by red
+  Index *index;
+  Id lhs; // Value written (ST_COMP)
+  Id *sub; // one expression for each dimension of lhs
+  Id body;
+  Call *call; // ST_CALL, ST_REPEAT
+  Id loc;
+} Stmt;
+
+typedef enum Intrinsic { INTR_NONE, INTR_ATTENTION, NINTR } Intrinsic;
+extern const char *const intrinsic_name[NINTR]; // "" "attention"
+
+typedef struct Fn {
+  Str name; // unique in the module
+  VEC(Value) value;
+  VEC(Id) arg; // values with role IN or INOUT, in the order of the signature
+  VEC(Id) result; // values
+  VEC(Id) alias; // empty, or for each result the argument whose storage it takes over, or NONE
+  VEC(Stmt) stmt;
+  Intrinsic intrinsic; // the body defines it; a backend may have a better implementation
+  bool backward; // of the intrinsic: this is its derivative
+  Id loc;
+} Fn;
+
+typedef enum InitKind { INIT_ZEROS, INIT_ONES, INIT_NORMAL, INIT_UNIFORM, INIT_CONST, NINIT } InitKind;
+extern const char *const init_name[NINIT];
+
+// A trainable tensor. A parameter of a layer in a stack has the stack's count as its leading extent
+// (nstack of them where stacks nest) and its name has a star there: "blocks.*.attn.qkv.weight".
+typedef struct Param {
+  Str name;
+  uint8_t rank, nstack;
+  int64_t extent[MAX_RANK]; // stack extents first
+  int8_t bar; // dimensions of fan-in, those of stacks not counted: [in | out] has 1; -1: no bar
+  bool decay; // weight decay reaches it (barred unless told otherwise)
+  InitKind init;
+  double init_a, init_b; // normal: mean, deviation; uniform: low, high; const: value
+  Id loc;
+} Param;
+
+typedef enum DataKind { DATA_NONE, DATA_TOKENS, DATA_BYTES, DATA_ARRAYS } DataKind;
+typedef enum OptKind { OPT_SGD, OPT_ADAM, OPT_ADAMW } OptKind;
+typedef enum ScheduleKind { SCHED_CONSTANT, SCHED_LINEAR, SCHED_COSINE, SCHED_INVSQRT } ScheduleKind;
+
+// The train block after -D overrides.
+typedef struct Train {
+  DataKind data, val;
+  Str data_path, val_path; // tokens, bytes
+  int64_t length; // tokens, bytes: T
+  VEC(Str) array_name; // arrays: the model's data arguments in order ...
+  VEC(Str) array_path, val_array_path; // ... and their files
+  int64_t batch, microbatch, steps, eval_every, seed;
+  OptKind opt;
+  double lr, beta1, beta2, eps, weight_decay, momentum;
+  bool nesterov;
+  ScheduleKind schedule;
+  int64_t warmup; // steps
+  double final; // last rate as a part of lr
+  double clip; // 0: none
+  Str precision; // "fp32" "fp64" "bf16" "fp16"
+} Train;
+
+// What the training program calls, made by passes from the model's loss. Names of arguments are
+// fixed, so that host code finds them: data arguments first (the model's names, leading extent the
+// microbatch), then the int scalars `first` (number of the microbatch's first sample in the batch)
+// and `batch` (samples in the global batch; later ones are padding), then real scalars `total.N`,
+// then parameters by name (in Module.param order), then INOUT `grad.PARAM` in that order.
+typedef enum Entry {
+  ENTRY_LOSS, // frontend: (data, params) -> loss, metrics...   one batch, training
+  ENTRY_EVAL_LOSS, // the same with training = 0
+  ENTRY_SAMPLE, // (tokens[1, T], params) -> logits[1, T, V], if the model has logits
+  ENTRY_COUNT, // batch: (data, first, batch) -> total.0 ...    of one microbatch, to be added up
+  ENTRY_STEP, // differentiate: (data, first, batch, totals, params, inout grads) -> loss, metrics
+  ENTRY_EVAL, // batch: (data, first, batch, totals, params) -> loss, metrics
+  ENTRY_NORM, // optimizer: (grads) -> norm2, the sum of squares
+  ENTRY_UPDATE, // optimizer: (lr, correct1, correct2, scale, params, grads, moments) -> params, moments (aliased)
+  NENTRY
+} Entry;
+extern const char *const entry_name[NENTRY];
+
+// A fact about data that a subscript's range proof relies on: checked when data is loaded.
+typedef struct DataRange {
+  Id arg; // position among the model's data arguments
+  int64_t lo, hi; // lo <= element < hi
+  Id loc;
+} DataRange;
+
+typedef struct Module {
+  Arena *arena;
+  Sources *src;
+  Str name; // of the model
+  Dtype compute; // arithmetic of reals: REAL (exact oracle), F32 or F64
+  VEC(Expr) expr;
+  VEC(Id) arg; // pool of expression arguments
+  VEC(Fn) fn;
+  VEC(Param) param;
+  VEC(Str) metric; // names, in result order after the loss
+  VEC(DataRange) range;
+  uint32_t ndata; // data arguments of the loss
+  Id entry[NENTRY]; // functions, or NONE
+  Train train;
+  struct ExprTable *table; // hash-consing; private to ir.c
+} Module;
+
+Module *module_new(Arena *a, Sources *s);
+
+// Constructors of expressions: hash-consed, typed, arguments checked (a mistake is a BUG). They fold
+// nothing; passes/simplify.c does.
+Id ex_real(Module *m, double v);
+Id ex_int(Module *m, int64_t v);
+Id ex_bool(Module *m, bool v);
+Id ex_index(Module *m, uint32_t position);
+Id ex_read(Module *m, const Fn *f, Id value, const Id *sub); // f->value[value].rank subscripts
+Id ex_group(Module *m, const Id *arg, uint32_t n);
+Id ex_op(Module *m, Op op, const Id *arg, uint32_t n);
+Id ex1(Module *m, Op op, Id a);
+Id ex2(Module *m, Op op, Id a, Id b);
+Id ex3(Module *m, Op op, Id a, Id b, Id c);
+// The same node with other arguments and, for INDEX, READ, another `integer`.
+Id ex_like(Module *m, Id e, int64_t integer, const Id *arg);
+static inline const Expr *ex(const Module *m, Id e) { return &m->expr.at[e]; }
+static inline Id ex_arg(const Module *m, Id e, uint32_t i) { return m->arg.at[m->expr.at[e].arg + i]; }
+static inline bool ex_is(const Module *m, Id e, Op op) { return m->expr.at[e].op == op; }
+
+// Rewrites an expression bottom-up: `leaf` (may be NULL) is asked for each INDEX and READ node with its
+// subscripts already rewritten, and returns its replacement.
+typedef Id (*ExprMap)(Module *m, Id e, void *ctx);
+Id ex_map(Module *m, Id e, ExprMap map, void *ctx);
+// Renumbers: index i becomes expression index[i] (NONE: unchanged), value v becomes value[v].
+Id ex_rename(Module *m, Id e, const Id *index, const Id *value);
+// Bit i is set where INDEX i occurs. Needs MAX_INDEX <= 32.
+uint32_t ex_indices(const Module *m, Id e);
+// Calls visit for each distinct READ node in e, subscripts' reads included.
+void ex_reads(const Module *m, Id e, void (*visit)(const Module *m, Id read, void *ctx), void *ctx);
+bool ex_has_read(const Module *m, Id e, Id value);
+
+// Building functions.
+Id fn_new(Module *m, Str name, Id loc); // makes the name unique by ".2" ...
+Id fn_value(Module *m, Fn *f, Str name, Dtype t, const int64_t *extent, uint32_t rank, Role role, Id loc); // name made unique
+Stmt *fn_stmt(Module *m, Fn *f, StmtKind kind, Id loc); // appended, zeroed; valid until the next append
+// A comprehension appended: `index` (nfree free ones first), lhs subscripts, body.
+void fn_comp(Module *m, Fn *f, Id lhs, const Id *sub, bool acc, Red red, const Index *index,
+             uint32_t nfree, uint32_t nindex, Id body, Id loc);
+Fn *entry_fn(Module *m, Entry e); // NULL where absent
+Id fn_find(const Module *m, Str name); // NONE where absent
+Id value_find(const Fn *f, Str name); // NONE where absent
+
+#endif
