@@ -1,0 +1,114 @@
+#include "frontend/ast.h"
+
+const char *const binop_text[] = {"+",  "-", "*",  "/",  "//", "%",   "**", "<",
+                                  "<=", ">", ">=", "==", "!=", "and", "or"};
+
+// A span of several lines is underlined to the end of its first.
+Id span_loc(Parser *p, Span s) {
+  uint32_t end = s.begin;
+  while (end < s.end && end < p->n && p->text[end] != '\n') end++;
+  while (end > s.begin && (p->text[end - 1] == ' ' || p->text[end - 1] == '\r')) end--;
+  return loc_new(p->src, p->file, s.line, s.col, end > s.begin ? end - s.begin : 1, 0);
+}
+
+Ast *ast_new(Parser *p, AstKind kind, Span s) {
+  Ast *e = NEW(p->arena, Ast);
+  e->kind = kind;
+  e->loc = span_loc(p, s);
+  e->depth = 1;
+  return e;
+}
+
+static void deeper(Ast *e, const Ast *operand) {
+  if (operand && operand->depth >= e->depth) e->depth = operand->depth + 1;
+}
+
+// An expression that nests too deeply becomes an error node of depth 1, so that it is reported
+// once.
+static Ast *limit(Parser *p, Ast *e) {
+  if (e->depth <= MAX_DEPTH) return e;
+  diag_error(p->src, e->loc,
+             "this expression nests more than %d levels deep; bind parts of it to names",
+             MAX_DEPTH);
+  Ast *bad = NEW(p->arena, Ast);
+  bad->kind = A_ERROR;
+  bad->loc = e->loc;
+  bad->depth = 1;
+  return bad;
+}
+
+Ast *ast_unary(Parser *p, AstKind kind, Ast *a, Span s) {
+  Ast *e = ast_new(p, kind, s);
+  e->a = a;
+  deeper(e, a);
+  return limit(p, e);
+}
+
+Ast *ast_binary(Parser *p, BinOp op, Ast *a, Ast *b, Span s) {
+  Ast *e = ast_new(p, A_BINARY, s);
+  e->op = op;
+  e->a = a;
+  e->b = b;
+  deeper(e, a);
+  deeper(e, b);
+  return limit(p, e);
+}
+
+Ast *ast_cond(Parser *p, Ast *then, Ast *cond, Ast *other, Span s) {
+  Ast *e = ast_new(p, A_COND, s);
+  e->a = then;
+  e->b = cond;
+  e->c = other;
+  deeper(e, then);
+  deeper(e, cond);
+  deeper(e, other);
+  return limit(p, e);
+}
+
+Ast *ast_field(Parser *p, Ast *a, Str name, Span s) {
+  Ast *e = ast_unary(p, A_FIELD, a, s);
+  if (e->kind == A_FIELD) e->name = name;
+  return e;
+}
+
+Ast *ast_args(Parser *p, AstKind kind, Ast *a, const ArgList *arg, Span s) {
+  Ast *e = ast_new(p, kind, s);
+  e->a = a;
+  e->arg = *arg;
+  deeper(e, a);
+  for (uint32_t i = 0; i < arg->n; i++) {
+    deeper(e, arg->at[i].value);
+    deeper(e, arg->at[i].note);
+  }
+  return limit(p, e);
+}
+
+// `stack i < n of L`: the comparison is the iteration's name and range.
+Ast *ast_stack(Parser *p, Ast *count, Ast *layer, Span s) {
+  Ast *e = ast_new(p, A_STACK, s);
+  e->a = layer;
+  e->b = count;
+  if (count->kind == A_BINARY && count->op == B_LT && count->a->kind == A_NAME) {
+    e->name = count->a->name;
+    e->b = count->b;
+  }
+  deeper(e, layer);
+  deeper(e, count);
+  return limit(p, e);
+}
+
+AstStmt *stmt_new(Parser *p, StmtTag tag, Span s) {
+  AstStmt *st = NEW(p->arena, AstStmt);
+  st->tag = tag;
+  st->loc = span_loc(p, s);
+  return st;
+}
+
+bool ast_is_reduce(const Ast *e) {
+  static const char *const red[] = {"sum", "mean", "max", "min", "argmax", "local"};
+  if (e->kind != A_CALL || e->a->kind != A_NAME || !e->arg.n || !e->arg.at[e->arg.n - 1].note)
+    return false;
+  for (size_t i = 0; i < sizeof red / sizeof red[0]; i++)
+    if (!strcmp(e->a->name, red[i])) return true;
+  return false;
+}

@@ -1,0 +1,58 @@
+// Errors of the front end. Templates are checked where they are instantiated, so one mistake may
+// be met many times: a place is reported once.
+#include "frontend/front.h"
+
+static void flush_trail(Front *fr) {
+  if (!fr->trail_due) return;
+  fr->trail_due = false;
+  int n = 0;
+  for (Trail *t = fr->trail; t && n < 4; t = t->up, n++)
+    diag_note(fr->src, t->loc, "in %s", t->what);
+}
+
+void trail_push(Front *fr, Trail *t, Id loc, const char *what) {
+  flush_trail(fr);
+  *t = (Trail){fr->trail, loc, what};
+  fr->trail = t;
+}
+
+void trail_pop(Front *fr) {
+  flush_trail(fr);
+  fr->trail = fr->trail->up;
+}
+
+void err(Front *fr, Id loc, const char *fmt, ...) {
+  flush_trail(fr);
+  fr->nerror++;
+  fr->muted = fr->quiet;
+  for (uint32_t i = 0; i < fr->reported.n; i++) fr->muted |= fr->reported.at[i] == loc;
+  if (fr->muted) return;
+  PUSH(fr->arena, fr->reported, loc);
+  va_list ap;
+  va_start(ap, fmt);
+  char *text = arena_vprintf(fr->arena, fmt, ap);
+  va_end(ap);
+  diag_error(fr->src, loc, "%s", text);
+  fr->trail_due = fr->trail != NULL;
+}
+
+void note(Front *fr, Id loc, const char *fmt, ...) {
+  if (fr->muted) return;
+  va_list ap;
+  va_start(ap, fmt);
+  char *text = arena_vprintf(fr->arena, fmt, ap);
+  va_end(ap);
+  diag_note(fr->src, loc, "%s", text);
+}
+
+const char *extents_text(Front *fr, const int64_t *extent, uint32_t n) {
+  const char *text = "[";
+  for (uint32_t i = 0; i < n; i++)
+    text = arena_printf(fr->arena, "%s%s%lld", text, i ? ", " : "", (long long)extent[i]);
+  return arena_printf(fr->arena, "%s]", text);
+}
+
+const char *shape_text(Front *fr, const Shape *s) {
+  const char *type = s->type == DT_I32 ? "int" : s->type == DT_BOOL ? "bool" : "real";
+  return arena_printf(fr->arena, "%s%s", type, extents_text(fr, s->extent, s->rank));
+}
