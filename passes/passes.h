@@ -1,0 +1,18 @@
+// The passes over a Module, one file each. A pass changes the Module in place (it makes new statement
+// arrays) and returns false where it has reported an error of the user's with diag_error; a mistake of
+// dtc's own is a BUG. The driver's table (driver/pipeline.c) holds their order.
+#ifndef DTC_PASSES_H
+#define DTC_PASSES_H
+
+#include "ir/ir.h"
+
+bool pass_inline(Module *m);
+bool pass_range(Module *m);
+bool pass_batch(Module *m);
+bool pass_differentiate(Module *m);
+bool pass_optimizer(Module *m);
+bool pass_precision(Module *m);
+bool pass_simplify(Module *m);
+bool pass_normalise(Module *m);
+
+#endif

@@ -1,0 +1,61 @@
+// Does: proves that every subscript is in range, from extents and the conditions around it.
+// Requires: calls flattened (inline), so that conditions and subscripts meet in one function.
+// Guarantees: no read or write is out of range, given Module.range, which is checked on the data.
+// Invalidates: nothing; only Module.range changes.
+#include "ir/range.h"
+#include "ir/text.h"
+#include "passes/passes.h"
+
+static const char *text_of(const Module *m, const RangeIssue *i) {
+  Buf b = {0};
+  const Fn *f = &m->fn.at[i->fn];
+  ir_print_expr(m, f, &f->stmt.at[i->stmt], i->sub, &b);
+  const char *text = arena_printf(m->arena, "%s", b.text);
+  buf_free(&b);
+  return text;
+}
+
+static const char *wanted(const Module *m, const RangeIssue *i, int64_t extent) {
+  if (i->low && i->high)
+    return arena_printf(m->arena, "stays within 0 .. %lld", (long long)extent - 1);
+  if (i->low) return "is never negative";
+  return arena_printf(m->arena, "stays below %lld", (long long)extent);
+}
+
+static const char *condition(const Module *m, const RangeIssue *i, const char *sub,
+                             int64_t extent) {
+  if (i->low && i->high)
+    return arena_printf(m->arena, "%s >= 0 and %s < %lld", sub, sub, (long long)extent);
+  if (i->low) return arena_printf(m->arena, "%s >= 0", sub);
+  return arena_printf(m->arena, "%s < %lld", sub, (long long)extent);
+}
+
+// What is known: bounds that the type alone gives are no news.
+static const char *bounds(const Module *m, const RangeIssue *i) {
+  bool lo = i->known.lo > INT32_MIN, hi = i->known.hi < INT32_MAX;
+  long long l = (long long)i->known.lo, h = (long long)i->known.hi;
+  if (lo && hi) return arena_printf(m->arena, "it lies within %lld .. %lld here", l, h);
+  if (lo) return arena_printf(m->arena, "it is at least %lld here, with no upper bound known", l);
+  if (hi) return arena_printf(m->arena, "it is at most %lld here, with no lower bound known", h);
+  return "nothing bounds it here";
+}
+
+static void report(const Module *m, const RangeIssue *i) {
+  const Fn *f = &m->fn.at[i->fn];
+  const Value *v = &f->value.at[i->value];
+  Id loc = f->stmt.at[i->stmt].loc;
+  const char *sub = text_of(m, i);
+  diag_error(m->src, loc, "cannot prove that subscript %u of `%s`, `%s`, %s", i->dim + 1, v->name,
+             sub, wanted(m, i, v->extent[i->dim]));
+  diag_note(m->src, loc, "%s; a condition around the %s would do: `where(%s, ..., ...)`",
+            bounds(m, i), i->write ? "subscript" : "read", condition(m, i, sub, v->extent[i->dim]));
+}
+
+bool pass_range(Module *m) {
+  RangeResult r;
+  range_check(m, true, &r);
+  for (uint32_t i = 0; i < r.issue.n; i++) report(m, &r.issue.at[i]);
+  m->range.n = 0;
+  for (uint32_t i = 0; i < r.range.n; i++) PUSH(m->arena, m->range, r.range.at[i]);
+  return r.issue.n == 0;
+}
