@@ -1,0 +1,94 @@
+// Private to codegen/host*.c: the state of printing the emitted C file.
+#ifndef DTC_HOST_H
+#define DTC_HOST_H
+
+#include "codegen/plan.h"
+
+// C identifiers taken so far in a scope.
+typedef struct Names {
+  Arena *arena;
+  const struct Names *outer; // names of the enclosing scope are taken too
+  VEC(Str) taken;
+} Names;
+
+typedef struct Host {
+  const Plan *p;
+  const Module *m;
+  Arena *a;
+  Buf *out;
+  bool test; // every function takes parameters; no tables
+  Names file; // identifiers at file scope
+  Str *fn; // C name of each reached function
+  bool *random; // for each function: it, or one that it calls, needs the key of random numbers
+  // For each function and argument: an accumulator that its first kernel to touch it, a product,
+  // writes whole. So it need not be zeros before: the function takes `beta`, 0 to store there and 1
+  // to add.
+  bool **stores;
+  VEC(Id) order; // reached functions, callees first
+  Life **life; // for each reached function: its buffers'
+} Host;
+
+// A function being printed.
+typedef struct HostFn {
+  Host *h;
+  Id id;
+  const Fn *f;
+  const FnPlan *fp;
+  Entry entry; // what the program calls it as, or NENTRY
+  Names names;
+  Id *storage; // for each value that owns a buffer: the value whose pointer it goes by (an alias's
+               // argument)
+  Str *name; // C name of each storage's pointer, or NULL
+  bool *used; // the body names it
+  bool frame_used, key_used, beta_used;
+  Buf body;
+} HostFn;
+
+// host_text.c: identifiers, literals, comments
+void names_init(Names *n, Arena *a, const Names *outer);
+Str names_new(Names *n, Str wanted); // a C identifier like `wanted` that is not taken, now taken
+void names_take(Names *n,
+                Str name); // a kernel's name, as it is; a BUG where it is no free identifier
+void put_comment(Buf *b, const char *text,
+                 size_t n); // the rest of a // comment: no control characters
+void put_string(Buf *b, const char *text); // a string literal
+void put_real(Buf *b, double v); // a double literal
+// `head(arg, arg)tail`, broken after commas where a line would pass 100 columns.
+void put_call(Buf *b, int indent, const char *head, const Str *arg, uint32_t n, const char *tail);
+void put_bytes(Buf *b, double bytes); // "3.1 MB"
+void put_source(const Module *m, Id loc, bool outermost, Buf *b); // "gpt2.dt:12"
+const char *c_type(Dtype t);
+
+// host_decl.c: what stands above a function: its kernels and the shapes of its products
+void host_kernels(Host *h, Id fn);
+
+// host_store.c: accumulators that need not start as zeros
+void host_find_stores(Host *h); // fills stores
+bool host_takes_beta(const Host *h, Id fn);
+bool host_kernel_stores(const Host *h, Id fn,
+                        uint32_t kernel); // this product is the first to write such an argument
+
+// host_fn.c: a function
+void host_fn(Host *h, Id fn);
+bool call_passes_result(const Plan *p, const Call *c,
+                        uint32_t result); // the callee has a parameter for it
+
+// host_entry.c: where an entry's arguments and results lie in a DtCall
+Entry host_entry_of(const Host *h, Id fn);
+Str host_entry_arg(const Host *h, Entry e,
+                   uint32_t arg); // a C expression; its type is the argument's pointer
+Str host_entry_result(const Host *h, Entry e, uint32_t result);
+int64_t host_param_offset(const Module *m,
+                          uint32_t param); // elements; with param == count: all of a region
+int host_moments(const Host *h);
+
+// host_tables.c: parameters, data, settings, the program
+void host_listing(Host *h); // the table of buffers
+void host_tables(Host *h, int cpu_level, Str build_hash);
+
+// host_attention.c: a call of the attention intrinsic
+void host_attention_shape(Host *h, Id fn, const Kernel *k);
+uint32_t host_attention_args(const Host *h, Id fn, const Kernel *k,
+                             Id *arg); // values in the call's order
+
+#endif

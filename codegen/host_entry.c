@@ -1,0 +1,119 @@
+// Where an entry's arguments and results lie: in the regions, batches and scalars of a DtCall.
+// ir/ir.h fixes their order.
+#include "codegen/host.h"
+
+Entry host_entry_of(const Host *h, Id fn) {
+  for (int e = ENTRY_SAMPLE; e < NENTRY; e++)
+    if (h->m->entry[e] == fn) return (Entry)e;
+  return NENTRY;
+}
+
+// Parameters start at multiples of 16 elements: a cache line of fp32.
+int64_t host_param_offset(const Module *m, uint32_t param) {
+  int64_t at = 0;
+  for (uint32_t i = 0; i < param; i++) {
+    int64_t n = 1;
+    for (uint32_t d = 0; d < m->param.at[i].rank; d++) n *= m->param.at[i].extent[d];
+    at += (n + 15) / 16 * 16;
+  }
+  return at;
+}
+
+static const Fn *entry(const Host *h, Entry e) {
+  return h->m->entry[e] == NONE ? NULL : &h->m->fn.at[h->m->entry[e]];
+}
+
+// What the optimizer keeps for each parameter.
+int host_moments(const Host *h) {
+  const Fn *f = entry(h, ENTRY_UPDATE);
+  uint32_t np = h->m->param.n;
+  return f && np ? (int)((f->arg.n - 4 - 2 * np) / np) : 0;
+}
+
+static Str in_region(const char *region, const char *type, int64_t offset) {
+  return offset ? str_printf("(%s *)call->%s + %lld", type, region, (long long)offset)
+                : str_printf("call->%s", region);
+}
+
+static Str param_in(const Host *h, const char *region, uint32_t param) {
+  return in_region(region, c_type(h->m->compute), host_param_offset(h->m, param));
+}
+
+static Str scalar(const Host *h, uint32_t which) {
+  return in_region("scalar", c_type(h->m->compute), which);
+}
+
+// update: (lr, correct1, correct2, scale, params, grads, moments)
+static Str update_arg(const Host *h, uint32_t i) {
+  uint32_t np = h->m->param.n;
+  if (i < 4) return scalar(h, i);
+  i -= 4;
+  if (i < np) return param_in(h, "param", i);
+  i -= np;
+  if (i < np) return param_in(h, "grad", i);
+  i -= np;
+  return param_in(h, str_printf("moment[%u]", i / np), i % np);
+}
+
+// count, step, eval: (data, first, batch, totals, params, grads)
+static Str batch_arg(const Host *h, Entry e, uint32_t i) {
+  uint32_t nd = h->m->ndata, np = h->m->param.n;
+  const Fn *count = entry(h, ENTRY_COUNT);
+  uint32_t nt = count && e != ENTRY_COUNT ? count->result.n : 0;
+  if (i < nd) return str_printf("call->data[%u]", i);
+  i -= nd;
+  if (i < 2) return str_intern(i == 0 ? "&call->first" : "&call->batch");
+  i -= 2;
+  if (i < nt) return in_region("total", c_type(h->m->compute), i);
+  i -= nt;
+  return i < np ? param_in(h, "param", i) : param_in(h, "grad", i - np);
+}
+
+// What the order of an entry's arguments promises, by their names.
+static void check_arg(const Host *h, Entry e, uint32_t i, const char *name) {
+  const Fn *f = entry(h, e);
+  if (i >= f->arg.n || strcmp(f->value.at[f->arg.at[i]].name, name))
+    BUG("%s: argument %u is %s, expected %s", f->name, i,
+        i < f->arg.n ? f->value.at[f->arg.at[i]].name : "absent", name);
+}
+
+static void check_entry(const Host *h, Entry e) {
+  const Fn *f = entry(h, e);
+  uint32_t nd = h->m->ndata, np = h->m->param.n;
+  const Fn *count = entry(h, ENTRY_COUNT);
+  uint32_t nt = count ? count->result.n : 0, n = 0;
+  switch (e) {
+  case ENTRY_SAMPLE: n = 1 + np; break;
+  case ENTRY_COUNT: n = nd + 2; break;
+  case ENTRY_STEP: n = nd + 2 + nt + 2 * np; break;
+  case ENTRY_EVAL: n = nd + 2 + nt + np; break;
+  case ENTRY_NORM: n = np; break;
+  case ENTRY_UPDATE: n = 4 + np * (2 + (uint32_t)host_moments(h)); break;
+  default: BUG("no such entry");
+  }
+  if (f->arg.n != n) BUG("%s has %u arguments, expected %u", f->name, f->arg.n, n);
+  if (e == ENTRY_COUNT || e == ENTRY_STEP || e == ENTRY_EVAL) check_arg(h, e, nd, "first");
+  if (e == ENTRY_UPDATE) check_arg(h, e, 0, "lr");
+}
+
+Str host_entry_arg(const Host *h, Entry e, uint32_t i) {
+  if (i == 0) check_entry(h, e);
+  switch (e) {
+  case ENTRY_SAMPLE: return i == 0 ? str_intern("call->data[0]") : param_in(h, "param", i - 1);
+  case ENTRY_NORM: return param_in(h, "grad", i);
+  case ENTRY_UPDATE: return update_arg(h, i);
+  default: return batch_arg(h, e, i);
+  }
+}
+
+Str host_entry_result(const Host *h, Entry e, uint32_t result) {
+  const Fn *f = entry(h, e);
+  int64_t at = 0;
+  for (uint32_t i = 0; i <= result; i++) {
+    const Value *v = &f->value.at[f->result.at[i]];
+    if (v->type != h->m->compute)
+      BUG("%s: result %s is no real of the program's type", f->name, v->name);
+    if (i < result) at += value_count(v);
+  }
+  return in_region("out", c_type(h->m->compute), at);
+}

@@ -1,0 +1,113 @@
+// From statements to kernels: what fuse decides, plan places and the printers print. Free of the target.
+#ifndef DTC_KERNEL_H
+#define DTC_KERNEL_H
+
+#include "ir/ir.h"
+
+// Where an element of a value lies: buffer + offset + sum of subscript * stride, in elements. A view
+// (a statement that only renames elements, such as q[b, t, h, e] = qkv[b, t, 0, h, e]) has the
+// buffer of what it views and no storage of its own.
+typedef struct Layout {
+  Id buffer; // the value that owns the storage; itself where it is no view
+  int64_t offset;
+  int64_t stride[MAX_RANK];
+  bool internal; // lives inside one kernel (registers, or a row on its stack): no storage in the frame
+} Layout;
+
+typedef enum KernelKind {
+  K_LOOPS, // fused comprehensions, printed as loops
+  K_GEMM, // one matrix product, handed to the library
+  K_INTRINSIC, // a call of an intrinsic with a hand-written implementation
+  K_CALL // a call or repeat of a function with its own kernels
+} KernelKind;
+
+// C = beta * C + A * B in strides, outer batch loops included: DtGemm of runtime/cpu/gemm.h
+typedef struct GemmPlan {
+  Id a, b, c; // values (views resolved to buffers by Layout)
+  int64_t a_offset, b_offset, c_offset; // elements from the buffer's start
+  int64_t m, n, k, a_row, a_col, b_row, b_col, c_row;
+  uint32_t nbatch;
+  struct { int64_t count, a, b, c; } batch[4];
+  bool accumulate; // C += (beta 1)
+} GemmPlan;
+
+// A buffer that a K_LOOPS kernel writes and one that it reads, of equal size, which may share storage if
+// nothing reads `in` after this kernel: at each grid point, every read of in's elements there comes
+// before (or is in the same lane as) the write of out's, and no grid point touches another's.
+typedef struct InPlace {
+  Id out, in;
+} InPlace;
+
+typedef struct Kernel {
+  KernelKind kind;
+  Str name; // unique in the module, made of what it computes: "blocks_ln1_fwd"
+  VEC(Id) stmt; // positions in Fn.stmt, in order
+  // K_LOOPS: buffers it touches in memory, in order of first appearance: the kernel's arguments
+  VEC(Id) arg;
+  VEC(bool) written; // for each arg
+  bool random; // uses (seed, step): one more argument, a pointer to uint64_t[2], comes last
+  int64_t grid, chunk; // parallel iterations, and how many make one task (a function of sizes only)
+  double bytes, flops;
+  GemmPlan gemm; // K_GEMM
+  // K_LOOPS: how the statements run. A kernel without statements fills the buffer `fill` with zeros
+  // (an accumulator whose first += does not write every element once); else fill is NONE.
+  struct Loops *loops; // codegen/loops.h
+  Id fill;
+  VEC(InPlace) inplace;
+} Kernel;
+
+typedef struct FnPlan {
+  Id fn;
+  Layout *layout; // for each value
+  VEC(Kernel) kernel; // in execution order
+  // plan: bytes from the frame's start for each value that owns a local buffer, else -1
+  int64_t *address;
+  int64_t *callee_frame; // for each kernel of kind K_CALL: where the callee's frame starts; K_INTRINSIC: what it drops
+  int64_t frame_bytes;
+} FnPlan;
+
+typedef struct Plan {
+  Module *m;
+  FnPlan *fn; // for each Module.fn; kernel.n is 0 for functions that entries never reach
+  bool *reached;
+} Plan;
+
+// fuse: groups statements into kernels, finds views and matrix products. Requires normalise.
+Plan *plan_fuse(Module *m);
+// Fills address, callee_frame and frame_bytes.
+void plan_memory(Plan *p);
+// True if the statement is a matrix product worth the library; fills *g.
+bool match_gemm(const Module *m, const Fn *f, const Layout *layout, const Stmt *s, GemmPlan *g);
+// True if a hand-written implementation computes this call of an intrinsic; otherwise its body is compiled as any
+// function's. Costs of one call, if cost is not NULL.
+typedef struct Cost {
+  double bytes, flops;
+} Cost;
+bool match_intrinsic(const Module *m, const Fn *f, const Stmt *s, Cost *cost);
+// The plan as text, for --emit kernels.
+void plan_print(const Plan *p, Buf *out);
+
+// codegen/cpu: prints all K_LOOPS kernels as one LLVM module and compiles it.
+// Every kernel is `void NAME(void *const *arg, int64_t begin, int64_t end)` (runtime/parallel.h), where
+// arg[i] points to the start of the buffer Kernel.arg[i] (its first element), and [begin, end) is a part of [0, grid).
+typedef struct CpuOptions {
+  Str arch; // "native", "x86-64-v3", ...
+  int opt; // 0 to 3
+} CpuOptions;
+typedef enum CpuOutput { CPU_OBJECT, CPU_LLVM, CPU_ASM } CpuOutput;
+// Appends the file's bytes to out; false with a message in err where the target is not known.
+bool cpu_kernels(const Plan *p, const CpuOptions *o, CpuOutput kind, Buf *out, Buf *err);
+
+// The level of a named processor (runtime/cpu/level.h); 0 for native, or what is no x86-64.
+int cpu_level_of(Str arch);
+
+// codegen/host.c: the emitted C file, defining `const DtProgram dt_program` (runtime/program.h).
+void host_c(const Plan *p, Str arch, Str build_hash, Buf *out);
+// For tests, a C file that defines for each reached function F (a Module.fn Id)
+//     void dt_test_F(void *const *arg, void *const *result, char *frame, const uint64_t *key);
+// arg[i], result[i]: the storage of Fn.arg[i], Fn.result[i], row-major in the value's type (a result that
+// Fn.alias ties to an argument ignores result[i]); frame: FnPlan.frame_bytes, aligned to 64; key: (seed, step) of
+// random numbers. Compile with -std=c17 -I<include of runtime>, link with the object and libdtc_rt.a.
+void host_c_test(const Plan *p, Buf *out);
+
+#endif

@@ -1,0 +1,200 @@
+#define _GNU_SOURCE
+#include "codegen/link.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+// Rounding is part of the program: no contraction. The host code is calls and address arithmetic,
+// on which -O1 and -O2 differ by nothing but compile time.
+static const char *const compile_flags[] = {"-std=c17", "-O1", "-ffp-contract=off", "-Wall",
+                                            "-Wextra"};
+// --as-needed: a program names only the libraries that it uses.
+static const char *const link_flags[] = {"-Wl,--as-needed", "-lmvec", "-lm", "-lpthread"};
+enum {
+  NCOMPILE = sizeof compile_flags / sizeof *compile_flags,
+  NLINK = sizeof link_flags / sizeof *link_flags,
+  MOST_WORDS = 8,
+  MOST_ARGS = NCOMPILE + NLINK + 2 * MOST_WORDS + 16
+};
+
+static bool exists(Str path) { return access(path, R_OK) == 0; }
+
+Str install_dir(void) {
+  char path[PATH_MAX];
+  ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+  if (n <= 0) return str_intern("/usr");
+  path[n] = 0;
+  Str nearest = NULL;
+  for (char *slash; (slash = strrchr(path, '/')) && slash != path;) {
+    *slash = 0;
+    if (exists(str_printf("%s/lib/dtc/libdtc_rt.a", path))) return str_intern(path);
+    if (!nearest && strrchr(path, '/') != path) nearest = str_printf("%s/..", path);
+  }
+  return nearest ? nearest : str_intern("/usr");
+}
+
+static bool complain(Str path) {
+  fprintf(stderr, "dtc: %s: %s\n", path, strerror(errno));
+  return false;
+}
+
+static bool write_file(Str path, const char *text, size_t n) {
+  FILE *f = fopen(path, "wb");
+  if (!f) return complain(path);
+  bool ok = fwrite(text, 1, n, f) == n;
+  if (fclose(f) || !ok) return complain(path);
+  return true;
+}
+
+static bool write_buf(Str path, const Buf *b) {
+  return write_file(path, b->text ? b->text : "", b->n);
+}
+
+// $CC, which may hold several words ("ccache gcc"), or cc.
+static int compiler(const char **arg) {
+  const char *cc = getenv("CC");
+  int n = 0;
+  for (const char *p = cc ? cc : ""; *(p += strspn(p, " \t")) && n < MOST_WORDS;) {
+    size_t len = strcspn(p, " \t");
+    arg[n++] = str_internn(p, len);
+    p += len;
+  }
+  if (!n) arg[n++] = "cc";
+  return n;
+}
+
+// Runs a tool found through PATH; its messages go where ours go.
+static bool run(const char *const *arg) {
+  pid_t pid;
+  int status, e = posix_spawnp(&pid, arg[0], NULL, NULL, (char *const *)arg, environ);
+  if (e) {
+    fprintf(stderr, "dtc: cannot run the C compiler '%s': %s (install one, or name it in CC)\n",
+            arg[0], strerror(e));
+    return false;
+  }
+  while (waitpid(pid, &status, 0) < 0)
+    if (errno != EINTR) return complain(arg[0]);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return true;
+  if (WIFSIGNALED(status))
+    fprintf(stderr, "dtc: '%s' was stopped by signal %d\n", arg[0], WTERMSIG(status));
+  else
+    fprintf(stderr, "dtc: '%s' failed with status %d\n", arg[0], WEXITSTATUS(status));
+  return false;
+}
+
+// The libraries that this build of the runtime uses beside the system's: the words of libs.txt,
+// which lies beside it.
+static int runtime_libs(Str prefix, const char **arg) {
+  char line[256] = "";
+  FILE *f = fopen(str_printf("%s/lib/dtc/libs.txt", prefix), "r");
+  if (!f) return 0;
+  size_t got = fread(line, 1, sizeof line - 1, f);
+  fclose(f);
+  line[got] = 0;
+  int n = 0;
+  for (const char *p = line; *(p += strspn(p, " \n")) && n < MOST_WORDS;) {
+    size_t len = strcspn(p, " \n");
+    arg[n++] = str_internn(p, len);
+    p += len;
+  }
+  return n;
+}
+
+static bool compile_and_link(const LinkOptions *o, Str dir) {
+  Str prefix = install_dir(), runtime = str_printf("%s/lib/dtc/libdtc_rt.a", prefix);
+  if (!exists(runtime)) {
+    fprintf(stderr, "dtc: the runtime is missing: %s\n", runtime);
+    return false;
+  }
+  const char *arg[MOST_ARGS];
+  int n = compiler(arg);
+  for (int i = 0; i < NCOMPILE; i++) arg[n++] = compile_flags[i];
+  if (o->shared) arg[n++] = "-fPIC";
+  if (o->shared) arg[n++] = "-shared";
+  arg[n++] = str_printf("-I%s/include/dtc", prefix);
+  arg[n++] = "-o";
+  arg[n++] = o->output;
+  arg[n++] = str_printf("%s/train.c", dir);
+  arg[n++] = str_printf("%s/kernels.o", dir);
+  arg[n++] = runtime;
+  for (int i = 0; i < NLINK; i++) arg[n++] = link_flags[i];
+  n += runtime_libs(prefix, arg + n);
+  arg[n] = NULL;
+  return run(arg);
+}
+
+static void print_makefile(const LinkOptions *o, Buf *b) {
+  Str cpu = o->arch && strcmp(o->arch, "native") ? o->arch : "native";
+  buf_printf(b,
+             "# Rebuilds the training program from the sources that dtc left here.\n"
+             "DTC ?= %s\nCC ?= cc\nLLC ?= llc-19\nCFLAGS ?=",
+             install_dir());
+  for (int i = 0; i < NCOMPILE; i++) buf_printf(b, " %s", compile_flags[i]);
+  buf_printf(b, "\nLDLIBS ?=");
+  for (int i = 0; i < NLINK; i++) buf_printf(b, " %s", link_flags[i]);
+  const char *lib[MOST_WORDS];
+  int nlib = runtime_libs(install_dir(), lib);
+  for (int i = 0; i < nlib; i++) buf_printf(b, " %s", lib[i]);
+  buf_printf(
+      b,
+      "\n\ntrain: train.c kernels.o\n"
+      "\t$(CC) $(CFLAGS) -I$(DTC)/include/dtc -o $@ $^ $(DTC)/lib/dtc/libdtc_rt.a $(LDLIBS)\n\n"
+      "# Only after a change to kernels.ll: dtc wrote kernels.o itself.\n"
+      "kernels.o: kernels.ll\n"
+      "\t$(LLC) -O3 -mcpu=%s -relocation-model=pic -filetype=obj -o $@ $<\n\n"
+      "clean:\n\trm -f train\n.PHONY: clean\n",
+      cpu);
+}
+
+// kernels.ll before kernels.o, so that make takes the object as up to date.
+static bool write_extras(const LinkOptions *o, Str dir) {
+  Buf b = {0}, err = {0};
+  bool ok = true;
+  if (o->plan) {
+    CpuOptions co = {.arch = o->arch ? o->arch : str_intern("native"), .opt = 3};
+    ok = cpu_kernels(o->plan, &co, CPU_LLVM, &b, &err);
+    if (!ok) fprintf(stderr, "dtc: %s\n", err.text ? err.text : "no LLVM text");
+    ok = ok && write_buf(str_printf("%s/kernels.ll", dir), &b);
+    buf_free(&b);
+    buf_free(&err);
+  }
+  print_makefile(o, &b);
+  ok = ok && write_buf(str_printf("%s/Makefile", dir), &b);
+  buf_free(&b);
+  return ok;
+}
+
+static Str make_dir(const LinkOptions *o) {
+  if (o->save_temps) {
+    if (!mkdir(o->save_temps, 0777) || errno == EEXIST) return o->save_temps;
+    complain(o->save_temps);
+    return NULL;
+  }
+  const char *tmp = getenv("TMPDIR");
+  char path[PATH_MAX];
+  int n = snprintf(path, sizeof path, "%s/dtc-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+  if (n < (int)sizeof path && mkdtemp(path)) return str_intern(path);
+  complain(str_intern(path));
+  return NULL;
+}
+
+bool link_program(const LinkOptions *o, const Buf *c, const Buf *object) {
+  Str dir = make_dir(o);
+  if (!dir) return false;
+  Str source = str_printf("%s/train.c", dir), kernels = str_printf("%s/kernels.o", dir);
+  bool ok = (!o->save_temps || write_extras(o, dir)) && write_buf(source, c) &&
+            write_buf(kernels, object) && compile_and_link(o, dir);
+  if (!o->save_temps) {
+    unlink(source);
+    unlink(kernels);
+    rmdir(dir);
+  }
+  return ok;
+}
