@@ -1,0 +1,37 @@
+// Batched strided matrix products, fp32 and fp64:  C[m, n] = beta * C + A[m, k] * B[k, n].
+//
+// Each tile of C belongs to one thread and is computed by oneDNN or by our own kernel; which of
+// them, and the order of a sum over k, are functions of the shape and the instruction set. So the
+// bits are the same on any number of threads and from run to run.
+#ifndef DTC_RUNTIME_CPU_GEMM_H
+#define DTC_RUNTIME_CPU_GEMM_H
+
+#include <stdint.h>
+
+// All strides are in elements and may be anything, zero and negative included; a matrix whose row
+// or column stride is 1 is fastest. C's columns are contiguous, and no two elements of C overlap.
+typedef struct {
+  int64_t m, n, k;
+  int64_t a_row, a_col; // A[i, p] is a[i * a_row + p * a_col]
+  int64_t b_row, b_col; // B[p, j] is b[p * b_row + j * b_col]
+  int64_t c_row;        // C[i, j] is c[i * c_row + j]
+  int nbatch;           // loops around the product, outermost first; 0 to 4
+  struct {
+    int64_t count;
+    int64_t a, b, c; // strides of the three operands
+  } batch[4];        // c == 0 with count > 1: the products are added up, in order
+} DtGemm;
+
+// beta is usually 0 (C is only written, and may be uninitialised) or 1 (accumulate).
+// An empty sum (k == 0) is 0.
+void dt_gemm_f32(const DtGemm *g, const float *a, const float *b, float *c, float beta);
+void dt_gemm_f64(const DtGemm *g, const double *a, const double *b, double *c, double beta);
+
+// What computes products in float: as the tuned table says (gemm_tuned.h), or, for tests and
+// measurements, one implementation wherever it can. Without a call the environment variable DT_GEMM
+// says ("dnnl" or "own"), else the table. Returns what is taken: DT_GEMM_OWN where oneDNN is asked
+// for and this build has none. Results differ in rounding.
+typedef enum { DT_GEMM_TABLE, DT_GEMM_OWN, DT_GEMM_DNNL } DtGemmUse;
+DtGemmUse dt_gemm_use(DtGemmUse use);
+
+#endif

@@ -1,0 +1,56 @@
+// A product on one thread, block by block: a template to be included after gemm_kernel.h. GemmCut
+// is gemm.c's.
+
+// Plans the fetching of x[rows, cols] over `calls` calls of the micro-kernel.
+DT_FN static GemmFetch DT_NAME(plan_fetch)(const DT_REAL *x, int64_t row, int64_t col, int64_t rows,
+                                           int64_t cols, int64_t calls) {
+  enum { TIMES = MR }; // that a micro-kernel stops to fetch
+  GemmFetch f = {.row = (const char *)x};
+  if (calls <= 0 || (row != 1 && col != 1)) return f;
+  f.bytes = (col == 1 ? cols : rows) * (int64_t)sizeof(DT_REAL);
+  f.rows = col == 1 ? rows : cols;
+  f.stride = (col == 1 ? row : col) * (int64_t)sizeof(DT_REAL);
+  f.lines = (f.bytes / 64 + 1) * f.rows / (calls * TIMES) + 1;
+  return f;
+}
+
+// Where the blocks of A and B that follow block (i, p, j) start; false after the last of all.
+static inline bool DT_NAME(next_block)(const DtGemm *g, const GemmCut *cut, int64_t n, int64_t *p,
+                                       int64_t *j) {
+  *p += cut->kc;
+  if (*p < g->k) return true;
+  *p = 0;
+  *j += cut->nc;
+  return *j < n;
+}
+
+// C[m, n] = beta * C + A * B on this thread, through `buffer`.
+DT_FN static void DT_NAME(tile)(const DtGemm *g, const GemmCut *cut, int64_t m, int64_t n,
+                                const DT_REAL *a, const DT_REAL *b, DT_REAL *c, DT_REAL beta,
+                                DT_REAL *buffer) {
+  DT_REAL *pa = buffer, *pb = buffer + cut->mc * cut->kc;
+  GemmFetch fetch[2] = {{0}};
+  for (int64_t j = 0; j < n; j += cut->nc) {
+    int64_t nb = n - j < cut->nc ? n - j : cut->nc, strips = (nb + NR - 1) / NR;
+    for (int64_t p = 0; p < g->k; p += cut->kc) {
+      int64_t kb = g->k - p < cut->kc ? g->k - p : cut->kc, np = p, nj = j;
+      bool more = DT_NAME(next_block)(g, cut, n, &np, &nj);
+      DT_NAME(pack_b)(b + p * g->b_row + j * g->b_col, g->b_row, g->b_col, kb, nb, pb);
+      fetch[1] = DT_NAME(plan_fetch)(b + np * g->b_row + nj * g->b_col, g->b_row, g->b_col,
+                                     g->k - np < cut->kc ? g->k - np : cut->kc,
+                                     n - nj < cut->nc ? n - nj : cut->nc,
+                                     more ? strips * ((m + MR - 1) / MR) : 0);
+      for (int64_t i = 0; i < m; i += cut->mc) {
+        int64_t mb = m - i < cut->mc ? m - i : cut->mc;
+        int64_t ni = i + mb < m ? i + mb : 0, ap = ni ? p : np;
+        DT_NAME(pack_a)(a + i * g->a_row + p * g->a_col, g->a_row, g->a_col, mb, kb, pa);
+        fetch[0] = DT_NAME(plan_fetch)(a + ni * g->a_row + ap * g->a_col, g->a_row, g->a_col,
+                                       m - ni < cut->mc ? m - ni : cut->mc,
+                                       g->k - ap < cut->kc ? g->k - ap : cut->kc,
+                                       ni || more ? strips * ((mb + MR - 1) / MR) : 0);
+        DT_NAME(block)(mb, nb, kb, pa, pb, kb, c + i * g->c_row + j, g->c_row, p == 0 ? beta : 1,
+                       fetch);
+      }
+    }
+  }
+}

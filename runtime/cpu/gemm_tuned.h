@@ -1,0 +1,43 @@
+// How matrix products are cut for the caches; found by bench/tune_gemm.c, which prints the table.
+//
+// kc is part of what a program computes: a sum over k is taken in blocks of kc, each added to C in
+// turn; it is the same at all levels, so that levels 3 and 4 give the same bits. mc and nc change
+// speed only. The blocks of A (mc x kc) and of B (kc x nc) are packed and stay in the second-level
+// cache together; a strip of B (kc x columns of the micro-kernel) stays in the first-level cache.
+#ifndef DTC_RUNTIME_CPU_GEMM_TUNED_H
+#define DTC_RUNTIME_CPU_GEMM_TUNED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+//                        kc   mc   nc
+#define DT_GEMM_F32_V4 {256, 128, 384}
+#define DT_GEMM_F64_V4 {256, 128, 384}
+#define DT_GEMM_F32_V3 {256, 256, 768}
+#define DT_GEMM_F64_V3 {256, 128, 384}
+#define DT_GEMM_F32_V1 {256, 256, 768}
+#define DT_GEMM_F64_V1 {256, 128, 384}
+
+// Who computes a product in float, and on which tile: the first line that fits. A kind says which
+// operands' rows are contiguous (N) and which columns (T).
+enum { GEMM_NN = 0, GEMM_NT = 1, GEMM_TN = 2, GEMM_TT = 3, GEMM_ANY = 15 };
+typedef struct {
+  unsigned kinds;  // bits 1 << GEMM_..
+  int64_t m, n, k; // at least
+  bool dnnl;       // oneDNN, else our own kernel
+  int64_t tile_m, tile_n; // oneDNN's tiles, at most
+} GemmRule;
+
+// Measured by bench/gemm.c on AVX-512 (doc/measurements.md). A B of contiguous columns costs oneDNN
+// more to pack than it gains, and so does an A of long
+// contiguous columns or a deep one.
+static const GemmRule gemm_f32_rule[] = {
+    {1 << GEMM_NT | 1 << GEMM_TT, 0, 0, 0, false, 512, 768},
+    {1 << GEMM_TN, 2048, 0, 512, false, 512, 768},
+    {1 << GEMM_TN, 16384, 0, 0, false, 512, 768},
+    {1 << GEMM_TN, 0, 0, 2048, false, 512, 768},
+    {GEMM_ANY, 192, 192, 192, true, 512, 768},
+    {GEMM_ANY, 0, 0, 0, false, 512, 768},
+};
+
+#endif

@@ -1,0 +1,22 @@
+// The instruction set that the runtime's own vector code uses.
+#ifndef DTC_RUNTIME_CPU_LEVEL_H
+#define DTC_RUNTIME_CPU_LEVEL_H
+
+#include <stdbool.h>
+
+// Levels as in the x86-64 psABI: 1 baseline (SSE2), 3 (AVX2 and FMA), 4 (AVX-512 F, BW, CD, DQ,
+// VL). Levels differ in the rounding of sums, so a program compiled for a named processor fixes its
+// level and gives the same bits on every machine that has it.
+//
+// Chooses `level` (0: the best that this processor has); returns the level chosen, which is lower
+// only where the processor lacks the one asked for. Call before the first kernel; without a call,
+// the best.
+int dt_cpu_level(int level);
+
+// The level in use.
+int dt_cpu_level_now(void);
+
+// Whether it was asked for, and is not just the best.
+bool dt_cpu_level_fixed(void);
+
+#endif

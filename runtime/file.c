@@ -1,0 +1,209 @@
+#define _GNU_SOURCE
+#include "runtime/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { BUFFER = 1 << 20 };
+
+int dt_map_open(DtMap *m, const char *path, DtError *e) {
+  *m = (DtMap){0};
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
+    bool missing = errno == ENOENT || errno == ENOTDIR;
+    return dt_fail_errno(e, missing ? DT_EXIT_MISSING : DT_EXIT_IO, "cannot open", path);
+  }
+  struct stat s;
+  if (fstat(fd, &s) != 0) {
+    dt_fail_errno(e, DT_EXIT_IO, "cannot look at", path);
+  } else if (!S_ISREG(s.st_mode)) {
+    dt_fail(e, DT_EXIT_CONTENT, "%s is not a file", path);
+  } else if (s.st_size > 0) {
+    void *p = mmap(NULL, (size_t)s.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (p == MAP_FAILED) dt_fail_errno(e, DT_EXIT_IO, "cannot map", path);
+    else *m = (DtMap){p, (size_t)s.st_size};
+  }
+  int status = m->bytes || s.st_size == 0 ? 0 : e->status;
+  if (fd >= 0) close(fd);
+  return status;
+}
+
+void dt_map_close(DtMap *m) {
+  if (m->bytes) munmap((void *)(uintptr_t)m->bytes, m->size);
+  *m = (DtMap){0};
+}
+
+int dt_out_open(DtOut *o, const char *path, DtError *e) {
+  memset(o, 0, sizeof *o);
+  o->fd = -1;
+  if (strlen(path) + sizeof ".tmp" > sizeof o->path)
+    return dt_fail(e, DT_EXIT_CREATE, "the name is too long: %s", path);
+  strcpy(o->path, path);
+  struct stat s;
+  bool in_place = stat(path, &s) == 0 && !S_ISREG(s.st_mode); // /dev/stdout, a pipe
+  if (!in_place) {
+    strcpy(o->temporary, path);
+    strcat(o->temporary, ".tmp");
+  }
+  o->buffer = malloc(BUFFER);
+  if (!o->buffer) return dt_fail(e, DT_EXIT_OS, "no memory to write %s", path);
+  o->fd = open(in_place ? path : o->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (o->fd < 0) {
+    dt_fail_errno(e, DT_EXIT_CREATE, "cannot create", path);
+    free(o->buffer);
+    o->buffer = NULL;
+    return e->status;
+  }
+  dt_hash_begin(&o->hash);
+  return 0;
+}
+
+static void put(DtOut *o, const unsigned char *p, size_t n) {
+  dt_hash_add(&o->hash, p, n);
+  o->bytes += n;
+  while (n > 0 && !o->error) {
+    ssize_t done = write(o->fd, p, n);
+    if (done < 0 && errno == EINTR) continue;
+    if (done < 0) {
+      o->error = errno;
+      return;
+    }
+    p += done;
+    n -= (size_t)done;
+  }
+}
+
+static void flush(DtOut *o) {
+  put(o, o->buffer, o->used);
+  o->used = 0;
+}
+
+void dt_out_write(DtOut *o, const void *bytes, size_t n) {
+  if (o->error) return;
+  if (n > BUFFER - o->used) flush(o);
+  if (n >= BUFFER) {
+    put(o, bytes, n);
+    return;
+  }
+  if (n) memcpy(o->buffer + o->used, bytes, n);
+  o->used += n;
+}
+
+void dt_out_print(DtOut *o, const char *format, ...) {
+  char small[512], *text = small;
+  va_list args;
+  va_start(args, format);
+  int n = vsnprintf(small, sizeof small, format, args);
+  va_end(args);
+  if (n >= (int)sizeof small) {
+    text = malloc((size_t)n + 1);
+    if (!text) {
+      o->error = ENOMEM;
+      return;
+    }
+    va_start(args, format);
+    vsnprintf(text, (size_t)n + 1, format, args);
+    va_end(args);
+  }
+  if (n > 0) dt_out_write(o, text, (size_t)n);
+  if (text != small) free(text);
+}
+
+static void release(DtOut *o) {
+  free(o->buffer);
+  o->buffer = NULL;
+  if (o->fd >= 0) close(o->fd);
+  o->fd = -1;
+}
+
+int dt_out_close(DtOut *o, DtError *e) {
+  flush(o);
+  // A pipe or a terminal cannot be synchronised and says EINVAL; that is no failure.
+  if (!o->error && fsync(o->fd) != 0 && errno != EINVAL && errno != EROFS) o->error = errno;
+  int fd = o->fd;
+  o->fd = -1;
+  if (close(fd) != 0 && !o->error) o->error = errno;
+  if (!o->error && o->temporary[0] && rename(o->temporary, o->path) != 0) o->error = errno;
+  if (o->error && o->temporary[0]) unlink(o->temporary);
+  release(o);
+  if (!o->error) return 0;
+  errno = o->error;
+  return dt_fail_errno(e, DT_EXIT_IO, "cannot write", o->path);
+}
+
+void dt_out_abandon(DtOut *o) {
+  release(o);
+  if (o->temporary[0]) unlink(o->temporary);
+}
+
+int dt_path(char out[PATH_MAX], const char *folder, const char *name, DtError *e) {
+  size_t n = strlen(folder);
+  const char *slash = n > 0 && folder[n - 1] == '/' ? "" : "/";
+  if (snprintf(out, PATH_MAX, "%s%s%s", folder, slash, name) >= PATH_MAX)
+    return dt_fail(e, DT_EXIT_USAGE, "the name is too long: %s/%s", folder, name);
+  return 0;
+}
+
+int dt_make_folder(const char *path, DtError *e) {
+  char part[PATH_MAX];
+  if (strlen(path) >= sizeof part)
+    return dt_fail(e, DT_EXIT_CREATE, "the name is too long: %s", path);
+  strcpy(part, path);
+  for (char *p = part + 1;; p++) {
+    if (*p != '/' && *p != 0) continue;
+    char keep = *p;
+    *p = 0;
+    if (mkdir(part, 0777) != 0 && !dt_is_folder(part))
+      return dt_fail_errno(e, DT_EXIT_CREATE, "cannot create folder", part);
+    if (keep == 0) return 0;
+    *p = keep;
+  }
+}
+
+int dt_sync_folder(const char *path, DtError *e) {
+  int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return dt_fail_errno(e, DT_EXIT_IO, "cannot open folder", path);
+  // Some file systems know no fsync of a folder: their renames are durable in their own way.
+  int bad = fsync(fd) != 0 && errno != EINVAL && errno != EROFS;
+  if (bad) dt_fail_errno(e, DT_EXIT_IO, "cannot synchronise folder", path);
+  close(fd);
+  return bad ? e->status : 0;
+}
+
+bool dt_is_folder(const char *path) {
+  struct stat s;
+  return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
+}
+
+bool dt_exists(const char *path) {
+  struct stat s;
+  return lstat(path, &s) == 0;
+}
+
+int dt_remove_folder(const char *path, DtError *e) {
+  int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0) {
+    if (errno == ENOENT) return 0;
+    return dt_fail_errno(e, DT_EXIT_IO, "cannot open folder", path);
+  }
+  DIR *d = fdopendir(fd);
+  if (!d) {
+    close(fd);
+    return dt_fail_errno(e, DT_EXIT_IO, "cannot read folder", path);
+  }
+  for (struct dirent *f; (f = readdir(d));)
+    if (strcmp(f->d_name, ".") != 0 && strcmp(f->d_name, "..") != 0)
+      unlinkat(dirfd(d), f->d_name, 0);
+  closedir(d);
+  if (rmdir(path) != 0 && errno != ENOENT)
+    return dt_fail_errno(e, DT_EXIT_IO, "cannot remove", path);
+  return 0;
+}

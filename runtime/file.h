@@ -1,0 +1,51 @@
+// Files: mapped for reading, buffered and hashed for writing, and the few operations on folders.
+#ifndef DTC_RUNTIME_FILE_H
+#define DTC_RUNTIME_FILE_H
+
+#include "runtime/error.h"
+#include "runtime/hash.h"
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// A whole file, mapped for reading. An empty one has bytes == NULL and size 0.
+typedef struct DtMap {
+  const unsigned char *bytes;
+  size_t size;
+} DtMap;
+
+// 66 where there is no such file, 65 where it is not a regular one, 74 where it cannot be read.
+int dt_map_open(DtMap *m, const char *path, DtError *e);
+void dt_map_close(DtMap *m);
+
+// A file being written. The first failure sticks and is told by dt_out_close, so that a writer need
+// not look at each call. Where `path` is a regular file or nothing, bytes go to `path`.tmp, which
+// takes the name at the end: the file that was there stays whole until the new one is.
+typedef struct DtOut {
+  int fd;
+  int error;                                // errno of the first failure, or 0
+  char path[PATH_MAX], temporary[PATH_MAX]; // temporary[0] == 0: written in place
+  unsigned char *buffer;
+  size_t used;
+  uint64_t bytes;
+  DtHash hash;
+} DtOut;
+
+int dt_out_open(DtOut *o, const char *path, DtError *e); // 73 where it cannot be created
+void dt_out_write(DtOut *o, const void *bytes, size_t n);
+void dt_out_print(DtOut *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int dt_out_close(DtOut *o, DtError *e); // synchronised and renamed; 74 where anything failed
+void dt_out_abandon(DtOut *o);          // closed and removed
+
+// Joins with a slash; 64 where the result is too long.
+int dt_path(char out[PATH_MAX], const char *folder, const char *name, DtError *e);
+int dt_make_folder(const char *path, DtError *e); // and its parents; no failure where it exists
+int dt_sync_folder(const char *path, DtError *e); // makes the names in it durable
+bool dt_is_folder(const char *path);
+bool dt_exists(const char *path);
+// Removes a folder and the files in it (one level deep). No failure where it does not exist.
+int dt_remove_folder(const char *path, DtError *e);
+
+#endif

@@ -1,0 +1,167 @@
+// What a training program is: --info as JSON, --dry-run as text.
+#include "runtime/json.h"
+#include "runtime/parallel.h"
+#include "runtime/run.h"
+#include "runtime/safetensors.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static const char *const type_name[] = {
+    [DT_TYPE_F32] = "f32", [DT_TYPE_F64] = "f64", [DT_TYPE_I32] = "i32"};
+static const char *const init_name[] = {[DT_ZEROS] = "zeros",
+                                        [DT_ONES] = "ones",
+                                        [DT_NORMAL] = "normal",
+                                        [DT_UNIFORM] = "uniform",
+                                        [DT_CONST] = "const"};
+static const char *const data_name[] = {[DT_DATA_NONE] = "none",
+                                        [DT_DATA_TOKENS] = "tokens",
+                                        [DT_DATA_BYTES] = "bytes",
+                                        [DT_DATA_ARRAYS] = "arrays"};
+static const char *const optimizer_name[] = {
+    [DT_SGD] = "sgd", [DT_ADAM] = "adam", [DT_ADAMW] = "adamw"};
+static const char *const schedule_name[] = {[DT_CONSTANT] = "constant",
+                                            [DT_LINEAR] = "linear",
+                                            [DT_COSINE] = "cosine",
+                                            [DT_INVSQRT] = "invsqrt"};
+
+static void text(const char *key, const char *value) {
+  char *quoted = value ? dt_json_quote(value) : NULL;
+  printf("\"%s\":%s", key, quoted ? quoted : "null");
+  free(quoted);
+}
+
+static void real(const char *key, double v) {
+  char number[32];
+  dt_json_real(number, v);
+  printf(",\"%s\":%s", key, number);
+}
+
+static void integer(const char *key, int64_t v) { printf(",\"%s\":%lld", key, (long long)v); }
+
+static int64_t parameters(const DtProgram *p) {
+  int64_t n = 0;
+  for (int i = 0; i < p->nparam; i++) n += p->param[i].count;
+  return n;
+}
+
+static void print_train(const DtProgram *p, const DtOptions *o) {
+  const DtTrain *t = &p->train;
+  printf("\"train\":{\"data\":\"%s\",\"val\":\"%s\",", data_name[t->data], data_name[t->val]);
+  text("data_path", o->data ? o->data : t->data_path);
+  putchar(',');
+  text("val_path", o->val ? o->val : t->val_path);
+  integer("length", t->length);
+  integer("batch", o->batch);
+  integer("microbatch", t->microbatch);
+  integer("steps", o->steps);
+  integer("eval_every", o->eval_every);
+  integer("seed", o->seed);
+  printf(",\n\"optimizer\":{\"name\":\"%s\"", optimizer_name[t->optimizer]);
+  real("lr", o->lr);
+  if (t->optimizer == DT_SGD) {
+    real("momentum", t->momentum);
+    printf(",\"nesterov\":%s", t->nesterov ? "true" : "false");
+  } else {
+    real("beta1", t->beta1);
+    real("beta2", t->beta2);
+    real("eps", t->eps);
+  }
+  real("weight_decay", t->weight_decay);
+  printf("},\"schedule\":{\"name\":\"%s\"", schedule_name[t->schedule]);
+  integer("warmup", t->warmup);
+  integer("steps", o->schedule_steps);
+  real("final", t->final);
+  printf("}");
+  real("clip", t->clip);
+  printf("},\n");
+}
+
+static void print_tensors(const DtProgram *p) {
+  char shape[192];
+  printf("\"parameters\":%lld,\n\"tensors\":[", (long long)parameters(p));
+  for (int i = 0; i < p->nparam; i++) {
+    const DtParam *a = &p->param[i];
+    dt_shape_text(shape, a->rank, a->extent);
+    printf("%s\n{", i ? "," : "");
+    text("name", a->name);
+    printf(",\"shape\":%s,\"init\":\"%s\",\"decay\":%s}", shape, init_name[a->init],
+           a->decay ? "true" : "false");
+  }
+  printf("],\n\"data\":[");
+  for (int k = 0; k < p->ndata; k++) {
+    const DtData *a = &p->data[k];
+    dt_shape_text(shape, a->rank, a->extent);
+    printf("%s\n{", k ? "," : "");
+    text("name", a->name);
+    printf(",\"type\":\"%s\",\"shape\":%s", type_name[a->type], shape);
+    if (a->checked) printf(",\"least\":%lld,\"most\":%lld", (long long)a->lo, (long long)a->hi - 1);
+    putchar('}');
+  }
+  printf("],\n");
+}
+
+static void print_memory(const DtProgram *p) {
+  DtMemory m = dt_memory(p);
+  printf("\"memory\":{\"formula\":\"parameters + gradients + moments + frame + batches\"");
+  integer("parameters", m.params);
+  integer("gradients", m.grads);
+  integer("moments", m.moments);
+  integer("frame", m.frame);
+  integer("batches", m.batches);
+  integer("total", m.total);
+  printf("},\n");
+}
+
+int dt_info(const DtProgram *p, const DtOptions *o, DtError *e) {
+  printf("{");
+  text("model", p->model);
+  putchar(',');
+  text("build", p->build);
+  putchar(',');
+  text("precision", p->train.precision);
+  printf(",\n\"layout\":{\"ranks\":1,\"tp\":1,\"pp\":1,\"cp\":1,\"ep\":1,\"dp\":1,\"zero\":0},\n");
+  print_train(p, o);
+  print_tensors(p);
+  print_memory(p);
+  printf("\"kernels\":[");
+  for (int i = 0; i < p->nkernel; i++) {
+    printf("%s\n{", i ? "," : "");
+    text("name", p->kernel[i].name);
+    putchar(',');
+    text("source", p->kernel[i].source);
+    real("bytes", p->kernel[i].bytes);
+    real("flops", p->kernel[i].flops);
+    putchar('}');
+  }
+  printf("],\n");
+  text("listing", p->listing);
+  printf("}\n");
+  return fflush(stdout) == 0 ? 0 : dt_fail_errno(e, DT_EXIT_IO, "cannot write", "to stdout");
+}
+
+static void size(const char *what, int64_t bytes) {
+  printf("  %-12s %10.2f MiB\n", what, (double)bytes / (1 << 20));
+}
+
+void dt_plan(const DtRun *r) {
+  const DtProgram *p = r->p;
+  DtMemory m = dt_memory(p);
+  int64_t micro = (r->o.batch + r->micro - 1) / r->micro;
+  printf("model        %s, build %s, %s\n", p->model, p->build, p->train.precision);
+  printf("parameters   %lld in %d tensors\n", (long long)parameters(p), p->nparam);
+  printf("data         %s: %lld samples\n", r->train.path[0], (long long)r->train.count);
+  if (r->has_val)
+    printf("validation   %s: %lld samples\n", r->val.path[0], (long long)r->val.count);
+  printf("batch        %lld samples: %lld microbatches of %lld", (long long)r->o.batch,
+         (long long)micro, (long long)r->micro);
+  if (r->o.batch % r->micro) printf(", the last with %lld", (long long)(r->o.batch % r->micro));
+  printf("\nsteps        %lld to %lld\n", (long long)r->step, (long long)r->o.steps);
+  printf("threads      %d\nmemory\n", dt_threads());
+  size("parameters", m.params);
+  size("gradients", m.grads);
+  size("moments", m.moments);
+  size("frame", m.frame);
+  size("batches", m.batches);
+  size("total", m.total);
+}

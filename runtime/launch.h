@@ -1,0 +1,38 @@
+// How emitted host code runs a kernel: each by its name, which is also its name in the trace, --info and reports.
+#ifndef DT_LAUNCH_H
+#define DT_LAUNCH_H
+
+#include "runtime/cpu/attention.h"
+#include "runtime/cpu/gemm.h"
+#include "runtime/parallel.h"
+#include "runtime/trace.h"
+
+// Fills with zeros on all threads, past the caches: p is aligned to 16 bytes.
+void dt_fill_zero(void *p, size_t bytes);
+// memcpy on all threads.
+void dt_copy(void *to, const void *from, size_t bytes);
+
+#define DT_TRACED(name, ...)                                                                       \
+  do {                                                                                             \
+    dt_trace_begin(#name);                                                                         \
+    __VA_ARGS__;                                                                                   \
+    dt_trace_end(#name);                                                                           \
+  } while (0)
+
+// A fused kernel over `grid` points, `chunk` of them to a task; then its buffers.
+#define dt_launch(kernel, grid, chunk, ...)                                                        \
+  DT_TRACED(kernel, dt_parallel(kernel, (void *const *)(const void *const[]){__VA_ARGS__}, grid, chunk))
+
+// A matrix product of the shape `gemm` (a DtGemm): c = beta * c + a * b.
+#define dt_matmul(gemm, a, b, c, beta)                                                             \
+  DT_TRACED(gemm, _Generic((c), float *: dt_gemm_f32, double *: dt_gemm_f64)(&gemm, a, b, c, beta))
+
+// Attention of the shape `shape` (a DtAttention), and its derivative.
+#define dt_attend(shape, q, k, v, o, lse)                                                          \
+  DT_TRACED(shape, _Generic((o), float *: dt_attention_fwd_f32, double *: dt_attention_fwd_f64)(   \
+                       &shape, q, k, v, o, lse))
+#define dt_attend_bwd(shape, q, k, v, o, lse, dout, dq, dk, dv)                                    \
+  DT_TRACED(shape, _Generic((dq), float *: dt_attention_bwd_f32, double *: dt_attention_bwd_f64)(  \
+                       &shape, q, k, v, o, lse, dout, dq, dk, dv))
+
+#endif

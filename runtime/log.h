@@ -1,0 +1,28 @@
+// What a run tells while it goes: the log of records, and the line of progress on stdout.
+#ifndef DTC_RUNTIME_LOG_H
+#define DTC_RUNTIME_LOG_H
+
+#include "runtime/run.h"
+
+#include <stdio.h>
+
+typedef struct DtLog {
+  FILE *file; // NULL: no --log
+  const char *path;
+  bool terminal, quiet, live; // live: the cursor stands behind a live line
+  double began, last;         // seconds: of the run, of the last plain line
+  int64_t first;              // step that the run began at
+} DtLog;
+
+// Opens the log of a run that begins after `step` steps. A fresh run starts a new file; a resumed
+// one goes on in the old one, whose records past `step` are cut off. 73 where it cannot be created.
+int dt_log_open(DtLog *l, const DtRun *r, DtError *e);
+// A training record and progress. `done`: the step was made (else it was skipped).
+int dt_log_step(DtLog *l, const DtRun *r, const DtResult *s, bool done, DtError *e);
+int dt_log_eval(DtLog *l, const DtRun *r, const DtResult *s, DtError *e);
+int dt_log_close(DtLog *l, DtError *e);
+
+// Ends a live line, so that something else may be printed.
+void dt_log_break(DtLog *l);
+
+#endif

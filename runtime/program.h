@@ -1,0 +1,105 @@
+// What a compiled model hands to the runtime: tables of its tensors and settings, and the functions
+// that compute. The emitted C file defines one `const DtProgram dt_program`; runtime/main.c is the rest of the
+// training program. Nothing here knows of the compiler.
+#ifndef DT_PROGRAM_H
+#define DT_PROGRAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { DT_MAX_RANK = 8, DT_MAX_DATA = 8, DT_MAX_TOTALS = 8, DT_MAX_METRICS = 8, DT_MAX_MOMENTS = 2 };
+
+typedef enum DtType { DT_TYPE_F32, DT_TYPE_F64, DT_TYPE_I32 } DtType;
+typedef enum DtInit { DT_ZEROS, DT_ONES, DT_NORMAL, DT_UNIFORM, DT_CONST } DtInit;
+typedef enum DtDataKind { DT_DATA_NONE, DT_DATA_TOKENS, DT_DATA_BYTES, DT_DATA_ARRAYS } DtDataKind;
+typedef enum DtOptimizer { DT_SGD, DT_ADAM, DT_ADAMW } DtOptimizer;
+typedef enum DtSchedule { DT_CONSTANT, DT_LINEAR, DT_COSINE, DT_INVSQRT } DtSchedule;
+
+// One parameter tensor; stored at `offset` elements in each of the parameter, gradient and moment
+// regions. A stacked parameter ("blocks.*.attn.qkv.weight", nstack leading extents) is written to
+// weight files as one tensor for each layer, its stars replaced by numbers.
+typedef struct DtParam {
+  const char *name;
+  int rank, nstack;
+  int64_t extent[DT_MAX_RANK];
+  int64_t count; // elements
+  int64_t offset; // elements from the region's start; a multiple of 16
+  DtInit init;
+  double init_a, init_b; // normal: mean, deviation; uniform: low, high; const: value
+  bool decay;
+} DtParam;
+
+// One data argument of the model: what one microbatch of it looks like.
+typedef struct DtData {
+  const char *name; // tokens, targets, x, ...
+  DtType type;
+  int rank;
+  int64_t extent[DT_MAX_RANK]; // [0] is the microbatch
+  bool checked; // integer data: every element must satisfy lo <= element < hi
+  int64_t lo, hi;
+  const char *path, *val_path; // arrays: the .npy file; NULL for tokens and bytes
+} DtData;
+
+typedef struct DtTrain {
+  DtDataKind data, val;
+  const char *data_path, *val_path; // tokens and bytes; NULL: none given
+  int64_t length, batch, microbatch, steps, eval_every, seed;
+  DtOptimizer optimizer;
+  double lr, beta1, beta2, eps, weight_decay, momentum;
+  bool nesterov;
+  DtSchedule schedule;
+  int64_t warmup;
+  double final, clip;
+  const char *precision; // "fp32", "fp64"
+} DtTrain;
+
+// The buffers and scalars of one call. `real` is float or double as DtProgram.type says.
+typedef struct DtCall {
+  const void *data[DT_MAX_DATA]; // one microbatch of each data argument (int32 or real)
+  int32_t first; // number in the global batch of the microbatch's first sample
+  int32_t batch; // samples in the global batch; a sample at or past it is padding, weight 0
+  const void *total; // real[ntotal]: sums over the whole batch of what count() gives
+  void *param, *grad; // regions, all parameters at their offsets
+  void *moment[DT_MAX_MOMENTS]; // regions of the optimizer's state
+  void *frame; // DtProgram.frame_bytes of scratch, contents not kept between calls
+  void *out; // real results: count: ntotal; step, eval: loss, metrics; norm: 1; sample: logits[T, V]
+  // real: update's lr, correct1, correct2 (1 - beta^step of both betas, step from 1), scale
+  const void *scalar;
+  uint64_t seed, step; // keys of random numbers; step is 1 in the first (0 is initialisation's)
+  bool fresh; // step, if DtProgram.stores_grad: grad holds nothing yet, so the first contribution is stored
+} DtCall;
+typedef void DtEntry(const DtCall *call);
+
+// A kernel's name and cost, for --info, the profile and reports.
+typedef struct DtKernelInfo {
+  const char *name, *source; // "layer_norm_fwd", "model.dt:12"
+  double bytes, flops; // of one launch
+} DtKernelInfo;
+
+typedef struct DtProgram {
+  const char *model, *build; // build: hash of the compiled program, hex
+  DtType type; // of parameters and all real data
+  int cpu_level; // that the kernels need, as runtime/cpu/level.h numbers them; 0: this machine's own
+  int ndata, nparam, ntotal, nmetric, nmoment, nkernel;
+  const DtData *data;
+  const DtParam *param;
+  const char *const *metric; // names
+  const DtKernelInfo *kernel;
+  DtTrain train;
+  int64_t param_count; // elements in a region, offsets included
+  int64_t frame_bytes;
+  bool stores_grad; // step heeds DtCall.fresh; otherwise grad must be zeros before a batch's first step
+  // Each works on one microbatch. count may be NULL (ntotal 0). step ADDS to grad. update: sgd with
+  // momentum and adam(w) read and write moments; scale multiplies gradients (clipping).
+  DtEntry *count, *step, *eval, *norm, *update, *sample;
+  int64_t sample_length, sample_vocab; // sample: T and V; NULL sample: not a model over tokens
+  const char *listing; // the program's buffers and functions, as --info prints them
+} DtProgram;
+
+extern const DtProgram dt_program;
+
+// The training program: parses options and runs; returns the exit status (0, or 64 to 79 as doc/training.md lists).
+int dt_main(const DtProgram *p, int argc, char **argv);
+
+#endif

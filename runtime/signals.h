@@ -1,0 +1,16 @@
+// Signals: TERM and INT ask for a stop at the end of the step, a second one two seconds later ends
+// the process, USR2 tells what it is doing, BUS (a mapped file became shorter) ends it with a
+// message.
+#ifndef DTC_RUNTIME_SIGNALS_H
+#define DTC_RUNTIME_SIGNALS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+void dt_signals_install(void);
+int dt_stop_signal(void); // the signal that asked for a stop, or 0
+const char *dt_signal_name(int number);
+// For USR2: how far the run is, told apart from dt_activity (runtime/trace.h).
+void dt_signals_progress(int64_t step, int64_t steps);
+
+#endif
