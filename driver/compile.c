@@ -1,0 +1,296 @@
+#include "driver/compile.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "codegen/kernel.h"
+#include "codegen/link.h"
+#include "driver/pipeline.h"
+#include "driver/report.h"
+#include "frontend/frontend.h"
+#include "ir/text.h"
+#include "ir/verify.h"
+
+typedef struct Job {
+  const Options *o;
+  Arena *a;
+  Sources *src;
+  Module *m;
+} Job;
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void timed(const Job *j, const char *what, double start) {
+  if (j->o->time) fprintf(stderr, "%-16s %8.4f s\n", what, now() - start);
+}
+
+// Text goes to -o where it is given with --emit, else to stdout.
+static int put(const Job *j, const char *text, size_t n) {
+  const char *path = j->o->output;
+  FILE *f = path ? fopen(path, "w") : stdout;
+  if (!f) {
+    fprintf(stderr, "dtc: %s: %s\n", path, strerror(errno));
+    return EXIT_MODEL;
+  }
+  bool ok = fwrite(text, 1, n, f) == n && !fflush(f);
+  if (f != stdout) ok &= !fclose(f);
+  if (ok) return 0;
+  fprintf(stderr, "dtc: %s: %s\n", path ? path : "standard output", strerror(errno));
+  return EXIT_MODEL;
+}
+
+static int put_buf(const Job *j, Buf *b) {
+  int status = put(j, b->text ? b->text : "", b->n);
+  buf_free(b);
+  return status;
+}
+
+// The file's bytes, NUL-terminated, on the job's arena; NULL after a message.
+static char *slurp(const Job *j, Str path, size_t *n) {
+  FILE *f = fopen(path, "rb");
+  Buf b = {0};
+  char part[65536];
+  for (size_t got; f && (got = fread(part, 1, sizeof part, f)) > 0;) buf_write(&b, part, got);
+  if (!f || ferror(f)) {
+    fprintf(stderr, "dtc: %s: %s\n", path, strerror(errno));
+    if (f) fclose(f);
+    buf_free(&b);
+    return NULL;
+  }
+  fclose(f);
+  char *text = arena_alloc(j->a, b.n + 1);
+  if (b.n) memcpy(text, b.text, b.n);
+  *n = b.n;
+  buf_free(&b);
+  return text;
+}
+
+// A bug in a pass leaves the module that it choked on, as a test case to send.
+static const Module *suspect;
+static void write_reproducer(const char *message) {
+  char path[] = "/tmp/dtc-bug-XXXXXX.ir";
+  int fd = mkstemps(path, 3);
+  FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
+  if (!f || !suspect) return;
+  Buf b = {0};
+  ir_print(suspect, &b);
+  fprintf(f, "# %s\n%s", message, b.text ? b.text : "");
+  fclose(f);
+  fprintf(stderr, "dtc: the program as it was is in %s\n", path);
+}
+
+static FrontendOptions frontend_options(const Job *j) {
+  VEC(Str) define = {0};
+  for (uint32_t i = 0; i < j->o->define.n; i++) PUSH(j->a, define, j->o->define.at[i]);
+  if (j->o->precision) PUSH(j->a, define, str_printf("precision=%s", j->o->precision));
+  if (j->o->global_batch) PUSH(j->a, define, str_printf("batch=%lld", (long long)j->o->global_batch));
+  return (FrontendOptions){
+      .path = j->o->input,
+      .stdlib = str_printf("%s/share/dtc/stdlib", install_dir()),
+      .include = j->o->include.at,
+      .ninclude = j->o->include.n,
+      .define = define.at,
+      .ndefine = define.n,
+  };
+}
+
+static bool frontend(Job *j) {
+  FrontendOptions f = frontend_options(j);
+  double start = now();
+  j->m = frontend_compile(j->a, j->src, &f);
+  timed(j, "frontend", start);
+  return j->m;
+}
+
+// --run: IR text in, these passes, IR text out.
+static int run_passes(Job *j) {
+  size_t n;
+  char *text = slurp(j, j->o->input, &n);
+  if (!text) return EXIT_MODEL;
+  j->m = ir_parse(j->a, j->src, j->o->input, text, n);
+  suspect = j->m;
+  if (!j->m) return EXIT_MODEL;
+  Buf why = {0};
+  if (!ir_verify(j->m, &why)) {
+    fprintf(stderr, "%s: error: %s\n", j->o->input, why.text);
+    return EXIT_MODEL;
+  }
+  Str unknown = NULL;
+  PipelineOptions po = {.time = j->o->time, .verify = true, .dump = stdout};
+  if (*j->o->run && !pipeline_run_named(j->m, j->o->run, &po, &unknown)) {
+    if (unknown) fprintf(stderr, "dtc: --run %s: there is no pass '%s'\n", j->o->run, unknown);
+    return unknown ? EXIT_USAGE : EXIT_MODEL;
+  }
+  Buf out = {0};
+  ir_print(j->m, &out);
+  return put_buf(j, &out);
+}
+
+static int check_pass_names(const Options *o) {
+  if (!o->dump_after || !strcmp(o->dump_after, "all")) return 0;
+  for (const char *p = o->dump_after; p; p = strchr(p, ','), p = p ? p + 1 : NULL) {
+    bool found = false;
+    for (int i = 0; i < pass_count; i++) {
+      size_t n = strlen(pass_table[i].name);
+      found |= strcspn(p, ",") == n && !strncmp(p, pass_table[i].name, n);
+    }
+    if (found) continue;
+    fprintf(stderr, "dtc: --dump-after %s: the passes are", o->dump_after);
+    for (int i = 0; i < pass_count; i++) fprintf(stderr, " %s", pass_table[i].name);
+    fputs("\n", stderr);
+    return EXIT_USAGE;
+  }
+  return 0;
+}
+
+// The hash that tells two programs apart: FNV-1a over everything emitted.
+static Str build_hash(const Buf *c, const Buf *object) {
+  uint64_t h = 0xcbf29ce484222325u;
+  for (size_t i = 0; i < c->n; i++) h = (h ^ (unsigned char)c->text[i]) * 0x100000001b3u;
+  for (size_t i = 0; i < object->n; i++) h = (h ^ (unsigned char)object->text[i]) * 0x100000001b3u;
+  return str_printf("%016llx", (unsigned long long)h);
+}
+
+static int fits(const Job *j, const Plan *p) {
+  Report r = report_make(p);
+  if (!j->o->memory || r.total_bytes <= j->o->memory) return 0;
+  fprintf(stderr, "%s: error: the program needs %lld bytes of memory, more than --memory %lld\n", j->o->input,
+          (long long)r.total_bytes, (long long)j->o->memory);
+  int64_t fixed = r.total_bytes - r.frame_bytes - r.data_bytes;
+  int64_t micro = j->m->train.microbatch;
+  int64_t each = (r.frame_bytes + r.data_bytes) / micro;
+  int64_t fit = each > 0 ? (j->o->memory - fixed) / each : 0;
+  if (fixed < j->o->memory && fit >= 1 && fit < micro)
+    fprintf(stderr, "  microbatch = %lld would fit (it is %lld); the result stays the same\n", (long long)fit,
+            (long long)micro);
+  else
+    fprintf(stderr, "  parameters, gradients and optimizer state alone take %lld bytes\n", (long long)fixed);
+  return EXIT_MODEL;
+}
+
+static int report(const Job *j, const Plan *p) {
+  Report r = report_make(p);
+  if (!strcmp(j->o->report_form, "json"))
+    report_json(&r, j->m, stdout);
+  else
+    report_text(&r, j->m, stdout);
+  return 0;
+}
+
+// A program needs data: a file without a train block can be checked and looked at, not linked.
+static int has_data(const Job *j) {
+  if (j->m->train.data != DATA_NONE || j->o->emit || j->o->report) return 0;
+  fprintf(stderr, "%s: error: the train block names no data; a training program needs some\n", j->o->input);
+  fprintf(stderr, "  say, in `train %s { ... }`: data = tokens(\"train.bin\", length = 1024)\n", j->m->name);
+  return EXIT_MODEL;
+}
+
+// Whether the program can be written where it should go, found out before the work.
+static int can_write(const Job *j) {
+  Str path = j->o->output ? j->o->output : str_intern("./train");
+  const char *slash = strrchr(path, '/');
+  Str dir = slash ? str_internn(path, slash == path ? 1 : (size_t)(slash - path)) : str_intern(".");
+  if (j->o->emit || j->o->report) return 0;
+  if (!access(dir, W_OK) && (access(path, F_OK) || !access(path, W_OK))) return 0;
+  fprintf(stderr, "dtc: cannot write %s: %s\n", path, strerror(errno));
+  return EXIT_MODEL;
+}
+
+static int backend(Job *j) {
+  double start = now();
+  Plan *p = plan_fuse(j->m);
+  plan_memory(p);
+  timed(j, "fuse, plan", start);
+  if (j->o->report) return report(j, p);
+  int status = has_data(j);
+  if (!status) status = can_write(j);
+  if (!status) status = fits(j, p);
+  if (status) return status;
+  Buf text = {0}, object = {0}, err = {0};
+  if (j->o->emit == EMIT_KERNELS || j->o->emit == EMIT_PLAN) {
+    plan_print(p, &text);
+    return put_buf(j, &text);
+  }
+  CpuOptions co = {.arch = j->o->arch, .opt = 3};
+  bool only_text = j->o->emit == EMIT_LLVM || j->o->emit == EMIT_ASM;
+  start = now();
+  if (j->o->emit != EMIT_C &&
+      !cpu_kernels(p, &co, j->o->emit == EMIT_LLVM ? CPU_LLVM : j->o->emit == EMIT_ASM ? CPU_ASM : CPU_OBJECT,
+                   &object, &err)) {
+    fprintf(stderr, "dtc: --arch %s: %s\n", j->o->arch, err.text);
+    return EXIT_MODEL;
+  }
+  timed(j, "kernels (LLVM)", start);
+  if (only_text) return put_buf(j, &object);
+  start = now();
+  host_c(p, j->o->arch, "", &text);
+  Str hash = build_hash(&text, &object);
+  buf_free(&text);
+  host_c(p, j->o->arch, hash, &text);
+  timed(j, "host C", start);
+  if (j->o->emit == EMIT_C) return put_buf(j, &text);
+  LinkOptions lo = {.output = j->o->output ? j->o->output : "./train",
+                    .save_temps = j->o->save_temps,
+                    .arch = j->o->arch,
+                    .plan = p};
+  start = now();
+  status = link_program(&lo, &text, &object) ? 0 : EXIT_TOOL;
+  timed(j, "cc, link", start);
+  buf_free(&text);
+  buf_free(&object);
+  return status;
+}
+
+// The last pass that is needed for what was asked.
+static Str last_pass(const Options *o) {
+  if (o->interpret) return "optimizer";
+  if (!o->check || o->emit || o->report) return NULL;
+  Str last = "batch";
+  bool past = false;
+  for (int i = 0; o->dump_after && i < pass_count; i++) {
+    past |= !strcmp(pass_table[i].name, "batch");
+    if (past && (!strcmp(o->dump_after, "all") || strstr(o->dump_after, pass_table[i].name)))
+      last = pass_table[i].name;
+  }
+  return last;
+}
+
+int compile(const Options *o, Arena *a) {
+  Job j = {.o = o, .a = a, .src = sources_new(a)};
+  j.src->out = stderr;
+  j.src->color = isatty(2) && !getenv("NO_COLOR");
+  bug_hook = write_reproducer;
+  if (o->run) return run_passes(&j);
+  int status = check_pass_names(o);
+  if (status) return status;
+  if (o->emit == EMIT_AST) {
+    Buf text = {0};
+    FrontendOptions f = frontend_options(&j);
+    if (!frontend_print_ast(a, j.src, &f, &text)) return EXIT_MODEL;
+    return put_buf(&j, &text);
+  }
+  if (!frontend(&j)) return EXIT_MODEL;
+  suspect = j.m;
+  if (o->emit == EMIT_IR) {
+    Buf text = {0};
+    ir_print(j.m, &text);
+    return put_buf(&j, &text);
+  }
+#ifdef NDEBUG
+  bool checked = getenv("DTC_VERIFY");
+#else
+  bool checked = true;
+#endif
+  PipelineOptions po = {.dump_after = o->dump_after, .dump = stdout, .time = o->time, .verify = checked,
+                        .until = last_pass(o)};
+  if (!pipeline_run(j.m, &po)) return EXIT_MODEL;
+  if (o->interpret) return interpret(j.m, o->steps ? o->steps : 3, stdout);
+  if (o->check && !o->emit && !o->report) return 0;
+  return backend(&j);
+}

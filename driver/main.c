@@ -1,0 +1,23 @@
+#include "driver/compile.h"
+
+#ifndef DTC_VERSION
+#define DTC_VERSION "0"
+#endif
+
+int main(int argc, char **argv) {
+  Arena *a = arena_new();
+  Options o;
+  int status = options_parse(&o, a, argc, argv);
+  if (!status && o.help)
+    options_help(stdout);
+  else if (!status && o.version)
+    puts("dtc " DTC_VERSION);
+  else if (!status)
+    status = compile(&o, a);
+  if (fflush(stdout) || ferror(stdout)) {
+    perror("dtc: standard output");
+    status = status ? status : EXIT_MODEL;
+  }
+  arena_free(a);
+  return status;
+}

@@ -1,0 +1,196 @@
+#include "driver/options.h"
+
+#include <getopt.h>
+#include <stdlib.h>
+
+#include "ir/diag.h"
+
+// One row an option: letter or number, long name, argument (NULL: none), help. --help prints the rows
+// in this order.
+enum {
+  OPT_TARGET = 256, OPT_ARCH, OPT_TP, OPT_PP, OPT_CP, OPT_EP, OPT_ZERO, OPT_SCHEDULE, OPT_PRECISION,
+  OPT_CHECKPOINT, OPT_EMIT, OPT_DUMP, OPT_RUN, OPT_CHECK, OPT_INTERPRET, OPT_STEPS, OPT_REPORT,
+  OPT_MEMORY, OPT_DETERMINISTIC, OPT_DP, OPT_GLOBAL_BATCH, OPT_SAVE_TEMPS, OPT_TIME, OPT_HELP
+};
+
+typedef struct Row {
+  int key;
+  const char *name, *arg, *help;
+} Row;
+
+static const Row rows[] = {
+    {'o', "output", "FILE", "the training program (default ./train); with\n--emit, where the text goes (default stdout)"},
+    {'D', "define", "NAME=VALUE", "override a size of the model or a setting of its\ntrain block (repeatable)"},
+    {'I', "include", "DIR", "where `use` looks before the stdlib (repeatable)"},
+    {OPT_TARGET, "target", "cpu", "what to compile for"},
+    {OPT_ARCH, "arch", "NAME", "processor: native (default), x86-64, x86-64-v3,\nx86-64-v4, or a name that LLVM knows"},
+    {OPT_PRECISION, "precision", "fp32|fp64", "override the train block's; fp64 is for checking"},
+    {OPT_TP, "tp", "N", "tensor-parallel degree (this version: 1)"},
+    {OPT_PP, "pp", "N", "pipeline stages (this version: 1)"},
+    {OPT_CP, "cp", "N", "context-parallel degree (this version: 1)"},
+    {OPT_EP, "ep", "N", "expert-parallel degree (this version: 1)"},
+    {OPT_ZERO, "zero", "0", "ZeRO stage (this version: 0)"},
+    {OPT_DP, "dp", "N", "data-parallel degree of reports (this version: 1)"},
+    {OPT_GLOBAL_BATCH, "global-batch", "N", "batch assumed by --report and --interpret"},
+    {OPT_CHECKPOINT, "checkpoint", "none", "activation checkpointing (this version: none)"},
+    {OPT_EMIT, "emit", "WHAT", "print ast, ir, kernels, c, llvm, asm or plan\ninstead of linking"},
+    {OPT_DUMP, "dump-after", "PASS,...", "print the IR after these passes, or after all"},
+    {OPT_RUN, "run", "PASS,...", "the input is IR text: run only these passes and\nprint"},
+    {OPT_CHECK, "check", NULL, "type-check only"},
+    {OPT_INTERPRET, "interpret", NULL, "train in the float64 interpreter and print the log"},
+    {OPT_STEPS, "steps", "N", "how many steps --interpret takes (default 3)"},
+    {OPT_REPORT, "report", "text|json", "print parameters, FLOPs and memory instead of\nlinking"},
+    {OPT_MEMORY, "memory", "BYTES", "refuse a program that needs more (80G, 512M)"},
+    {OPT_DETERMINISTIC, "deterministic", NULL, "same bits each run: always so on the CPU"},
+    {OPT_SAVE_TEMPS, "save-temps", "DIR", "leave the emitted sources and their Makefile in DIR"},
+    {OPT_TIME, "time", NULL, "print the seconds of each pass and tool"},
+    {'v', "version", NULL, "print the version"},
+    {OPT_HELP, "help", NULL, "print this"},
+};
+enum { NROW = sizeof rows / sizeof rows[0] };
+
+void options_help(FILE *out) {
+  fputs("usage: dtc MODEL.dt [options]\n\n"
+        "Compiles a model description into a program that trains it.\n\noptions:\n", out);
+  for (int i = 0; i < NROW; i++) {
+    char left[64];
+    const Row *r = &rows[i];
+    snprintf(left, sizeof left, "%s%c%s--%s%s%s", r->key < 256 ? "-" : " ", r->key < 256 ? r->key : ' ',
+             r->key < 256 ? ", " : "  ", r->name, r->arg ? " " : "", r->arg ? r->arg : "");
+    fprintf(out, "  %-25s ", left);
+    for (const char *p = r->help; *p; p++) {
+      putc(*p, out);
+      if (*p == '\n') fprintf(out, "%28s", "");
+    }
+    putc('\n', out);
+  }
+  fputs("\nexit status: 0; 1 the model is in error; 2 usage; 3 a needed tool is missing or\n"
+        "failed; 70 a bug in dtc\n", out);
+}
+
+__attribute__((format(printf, 1, 2))) static int usage(const char *fmt, ...) {
+  va_list ap;
+  fputs("dtc: ", stderr);
+  va_start(ap, fmt);
+  vfprintf(stderr, fmt, ap);
+  va_end(ap);
+  fputs("\n", stderr);
+  return EXIT_USAGE;
+}
+
+static bool positive(const char *text, int64_t *out) {
+  char *end;
+  long long v = strtoll(text, &end, 10);
+  *out = v;
+  return end != text && !*end && v >= 1 && v <= INT64_C(1) << 40;
+}
+
+// A number with K, M, G or T (powers of 1024) after it.
+static bool bytes(const char *text, int64_t *out) {
+  char *end;
+  double v = strtod(text, &end);
+  const char *unit = "KMGT", *at = *end ? strchr(unit, *end) : NULL;
+  if (end == text || (*end && (!at || end[1])) || !(v > 0)) return false;
+  for (int i = 0; at && i <= at - unit; i++) v *= 1024;
+  *out = (int64_t)v;
+  return v < 9e18;
+}
+
+static int set_emit(Options *o, const char *what) {
+  static const char *const name[] = {"ast", "ir", "kernels", "c", "llvm", "asm", "plan"};
+  for (int i = 0; i < 7; i++)
+    if (!strcmp(what, name[i])) {
+      o->emit = (Emit)(EMIT_AST + i);
+      return 0;
+    }
+  return usage("--emit %s: expected ast, ir, kernels, c, llvm, asm or plan", what);
+}
+
+// Degrees of parallelism that this version does not have are refused, never ignored.
+static int one_only(const char *name, const char *value, const char *only) {
+  if (!strcmp(value, only)) return 0;
+  return usage("--%s %s: this version of dtc compiles for one rank (--%s %s)", name, value, name, only);
+}
+
+static int set(Options *o, Arena *a, int key, const char *v) {
+  switch (key) {
+  case 'o': o->output = v; return 0;
+  case 'D':
+    if (!strchr(v, '=')) return usage("-D %s: expected NAME=VALUE", v);
+    PUSH(a, o->define, v);
+    return 0;
+  case 'I': PUSH(a, o->include, v); return 0;
+  case OPT_TARGET:
+    o->target = v;
+    if (!strcmp(v, "cpu")) return 0;
+    if (!strcmp(v, "cuda")) return usage("--target cuda: this version of dtc compiles for the CPU only");
+    return usage("--target %s: expected cpu", v);
+  case OPT_ARCH: o->arch = v; return 0;
+  case OPT_TP: return one_only("tp", v, "1");
+  case OPT_PP: return one_only("pp", v, "1");
+  case OPT_CP: return one_only("cp", v, "1");
+  case OPT_EP: return one_only("ep", v, "1");
+  case OPT_DP: return one_only("dp", v, "1");
+  case OPT_ZERO: return one_only("zero", v, "0");
+  case OPT_CHECKPOINT: return one_only("checkpoint", v, "none");
+  case OPT_PRECISION:
+    o->precision = v;
+    if (!strcmp(v, "fp32") || !strcmp(v, "fp64")) return 0;
+    return usage("--precision %s: the CPU target has fp32 and fp64", v);
+  case OPT_EMIT: return set_emit(o, v);
+  case OPT_DUMP: o->dump_after = v; return 0;
+  case OPT_RUN: o->run = v; return 0;
+  case OPT_CHECK: o->check = true; return 0;
+  case OPT_INTERPRET: o->interpret = true; return 0;
+  case OPT_STEPS: return positive(v, &o->steps) ? 0 : usage("--steps %s: expected a number", v);
+  case OPT_GLOBAL_BATCH:
+    return positive(v, &o->global_batch) ? 0 : usage("--global-batch %s: expected a number", v);
+  case OPT_REPORT:
+    o->report = true;
+    o->report_form = v ? v : "text";
+    if (strcmp(o->report_form, "text") && strcmp(o->report_form, "json"))
+      return usage("--report=%s: expected text or json", v);
+    return 0;
+  case OPT_MEMORY: return bytes(v, &o->memory) ? 0 : usage("--memory %s: expected bytes, like 80G", v);
+  case OPT_DETERMINISTIC: o->deterministic = true; return 0;
+  case OPT_SAVE_TEMPS: o->save_temps = v; return 0;
+  case OPT_TIME: o->time = true; return 0;
+  case 'v': o->version = true; return 0;
+  case OPT_HELP: o->help = true; return 0;
+  }
+  return usage("internal: option %d", key);
+}
+
+static int unknown(const char *text) {
+  Str name[NROW];
+  for (int i = 0; i < NROW; i++) name[i] = str_intern(rows[i].name);
+  if (strncmp(text, "--", 2)) return usage("unknown option '%s'; `dtc --help` lists them", text);
+  Str near = did_you_mean(str_internn(text + 2, strcspn(text + 2, "=")), name, NROW);
+  if (near) return usage("unknown option '%s'; did you mean '--%s'?", text, near);
+  return usage("unknown option '%s'; `dtc --help` lists them", text);
+}
+
+int options_parse(Options *o, Arena *a, int argc, char **argv) {
+  struct option longs[NROW + 1] = {0};
+  for (int i = 0; i < NROW; i++) {
+    int has = !rows[i].arg ? no_argument : rows[i].key == OPT_REPORT ? optional_argument : required_argument;
+    longs[i] = (struct option){rows[i].name, has, NULL, rows[i].key};
+  }
+  *o = (Options){.target = "cpu", .arch = "native"};
+  opterr = 0;
+  for (int key; (key = getopt_long(argc, argv, ":o:D:I:v", longs, NULL)) != -1;) {
+    if (key == ':') return usage("option '%s' needs a value", argv[optind - 1]);
+    if (key == '?') {
+      if (optopt && optopt < 256) return usage("unknown option '-%c'; `dtc --help` lists them", optopt);
+      if (optopt) return usage("option '%s' takes no value", argv[optind - 1]);
+      return unknown(argv[optind - 1]);
+    }
+    int bad = set(o, a, key, optarg);
+    if (bad) return bad;
+  }
+  if (o->help || o->version) return 0;
+  if (optind >= argc) return usage("no model given; usage: dtc MODEL.dt [options]");
+  if (optind + 1 < argc) return usage("more than one model given: '%s' and '%s'", argv[optind], argv[optind + 1]);
+  o->input = argv[optind];
+  return 0;
+}

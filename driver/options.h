@@ -1,0 +1,30 @@
+// dtc's command line.
+#ifndef DTC_OPTIONS_H
+#define DTC_OPTIONS_H
+
+#include "ir/util.h"
+
+typedef enum Emit { EMIT_NONE, EMIT_AST, EMIT_IR, EMIT_KERNELS, EMIT_C, EMIT_LLVM, EMIT_ASM, EMIT_PLAN } Emit;
+
+// Exit statuses of dtc.
+enum { EXIT_MODEL = 1, EXIT_USAGE = 2, EXIT_TOOL = 3, EXIT_BUG = 70 };
+
+typedef struct Options {
+  Str input; // the model, or IR text with --run
+  Str output; // -o; NULL: ./train, or stdout for --emit
+  VEC(Str) define, include;
+  Str target, arch, precision;
+  Emit emit;
+  Str dump_after, run; // comma-separated pass names; dump_after may be "all"
+  bool check, interpret, report, time, deterministic, help, version;
+  Str report_form; // "text" or "json"
+  Str save_temps;
+  int64_t memory; // bytes, 0: no limit
+  int64_t global_batch, steps; // 0: as the model says
+} Options;
+
+// Parses argv. Returns 0, or EXIT_USAGE after a message on stderr.
+int options_parse(Options *o, Arena *a, int argc, char **argv);
+void options_help(FILE *out);
+
+#endif

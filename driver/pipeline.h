@@ -1,0 +1,39 @@
+// The order of the passes, and running them.
+#ifndef DTC_PIPELINE_H
+#define DTC_PIPELINE_H
+
+#include "ir/ir.h"
+
+// What is true of a module. A pass names what it requires and what holds after it.
+enum Fact {
+  FACT_FLAT = 1, // no calls but of intrinsics and repeats
+  FACT_RANGED = 2, // every subscript proved in range
+  FACT_BATCHED = 4, // count, eval and the batch-aware loss
+  FACT_STEP = 8, // step: forward and backward
+  FACT_UPDATE = 16, // norm and update
+  FACT_STORED = 32, // every value has a storage type
+  FACT_NORMAL = 64 // normal form for lowering
+};
+
+typedef struct Pass {
+  const char *name, *help;
+  bool (*run)(Module *m);
+  unsigned requires, guarantees;
+} Pass;
+extern const Pass pass_table[];
+extern const int pass_count;
+
+typedef struct PipelineOptions {
+  Str dump_after; // "all", comma-separated names, or NULL
+  FILE *dump; // where dumps go
+  bool time; // seconds of each pass to stderr
+  bool verify; // after every pass
+  Str until; // last pass to run, or NULL for all
+} PipelineOptions;
+
+// Runs the passes in order. False after the user's errors were reported.
+bool pipeline_run(Module *m, const PipelineOptions *o);
+// Runs the named passes only; false with a message where a name is unknown.
+bool pipeline_run_named(Module *m, Str names, const PipelineOptions *o, Str *unknown);
+
+#endif
