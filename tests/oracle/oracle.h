@@ -1,0 +1,54 @@
+// What tests of whole functions share: arguments, running in the interpreter, comparing, finite
+// differences.
+#ifndef DTC_TESTS_ORACLE_H
+#define DTC_TESTS_ORACLE_H
+
+#include "ir/interp.h"
+
+// A function's arguments, and its results once it ran.
+typedef struct Activation {
+  const Module *m;
+  Id fn;
+  uint32_t narg, nresult;
+  Tensor **arg, **result; // result: NULL before it ran
+} Activation;
+
+typedef struct ArgOptions {
+  uint64_t seed;
+  bool small; // reals are integers within -3 .. 3
+  double spread; // reals lie within +- spread; 0 means 1
+  bool zero_inout; // in-out arguments start from 0, else from other numbers
+} ArgOptions;
+
+// Random arguments for a function. They depend on the seed and on names and places only, so two
+// versions of a function get the same; ints are within Module.range by their position among the
+// first Module.ndata arguments, `first` is 0 and `batch` is train.batch.
+Activation activation_new(const Module *m, Id fn, const ArgOptions *o);
+void activation_free(Activation *a);
+// False with a message in error.
+bool activation_run(Activation *a, const InterpOptions *o, Buf *error);
+
+// Every result and in-out argument of `got` against `want`, which ran with `scale`: within factor *
+// unit * scale. Elements without a bound (uncertain outcomes) are left out. False after a message
+// that names the first difference.
+bool activation_same(const Activation *want, const Activation *got, double factor, double unit,
+                     Buf *error);
+
+// The gradients that `step` adds to its in-out arguments grad.NAME against central differences of
+// `loss`, result 0, along random directions within one parameter and within all. Both have the same
+// arguments otherwise (they may be functions of different modules), named alike.
+typedef struct FiniteOptions {
+  ArgOptions arg;
+  int directions; // for each parameter; 0 means 1
+  double tolerance; // relative to the norm of gradient times direction; 0 means 1e-6
+} FiniteOptions;
+typedef enum FiniteResult {
+  FINITE_SAME,
+  FINITE_DIFFERS,
+  FINITE_KINK, // all tries fell on a kink: nothing was learnt of some parameter
+  FINITE_FAILS // a run failed
+} FiniteResult;
+FiniteResult finite_check(const Module *loss_m, Id loss, const Module *step_m, Id step,
+                          const FiniteOptions *o, Buf *error);
+
+#endif

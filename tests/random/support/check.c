@@ -1,0 +1,223 @@
+#include "tests/random/support/check.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "ir/text.h"
+#include "ir/verify.h"
+#include "passes/passes.h"
+
+const char *const stage_name[NSTAGE] = {"generate",      "text",    "inline",    "range",
+                                        "differentiate", "finite",  "precision", "simplify",
+                                        "normalise",     "compile", "forward",   "backward"};
+static Stage nowhere;
+Stage *current_stage = &nowhere;
+
+void fail_with(Failure *f, Stage stage, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  f->failed = true;
+  f->stage = stage;
+  vsnprintf(f->message, sizeof f->message, fmt, ap);
+  va_end(ap);
+}
+
+Module *copy_module(Arena *a, const Module *m) {
+  Buf text = {0};
+  ir_print(m, &text);
+  Sources *s = sources_new(a);
+  s->out = stderr;
+  Module *r =
+      ir_parse(a, s, str_intern("program.ir"), arena_copy(a, text.text, text.n + 1), text.n);
+  buf_free(&text);
+  return r;
+}
+
+// The state of checking one program.
+typedef struct Check {
+  const CheckOptions *o;
+  Tally *t;
+  Failure *f;
+  ArgOptions arg;
+} Check;
+
+static bool wanted(const Check *c, Stage s) { return c->o->stages >> s & 1; }
+
+static bool verified(Check *c, const Module *m, Stage stage) {
+  Buf why = {0};
+  *current_stage = stage;
+  bool ok = ir_verify(m, &why);
+  if (!ok) fail_with(c->f, stage, "does not verify: %s", why.text);
+  buf_free(&why);
+  return ok;
+}
+
+static bool round_trip(Check *c, const Module *m) {
+  *current_stage = STAGE_TEXT;
+  Arena *a = arena_new();
+  Buf one = {0}, two = {0};
+  Module *again = copy_module(a, m);
+  ir_print(m, &one);
+  if (again) ir_print(again, &two);
+  bool ok = again && one.n == two.n && !memcmp(one.text, two.text, one.n);
+  if (!again) fail_with(c->f, STAGE_TEXT, "what was printed does not parse");
+  else if (!ok) fail_with(c->f, STAGE_TEXT, "it prints differently after parsing");
+  if (ok && !verified(c, again, STAGE_TEXT)) ok = false;
+  buf_free(&one);
+  buf_free(&two);
+  arena_free(a);
+  return ok;
+}
+
+// Runs with bounds for comparisons in `unit`.
+static bool reference(Check *c, Activation *a, const Module *m, Id fn, double unit, Stage stage) {
+  Buf error = {0};
+  *a = activation_new(m, fn, &c->arg);
+  bool ok = activation_run(a, &(InterpOptions){.seed = 7, .step = 3, .scale = true, .unit = unit},
+                           &error);
+  if (!ok) fail_with(c->f, stage, "does not run: %s", error.text);
+  buf_free(&error);
+  return ok;
+}
+
+static bool means_the_same(Check *c, const Activation *want, const Module *m, Id fn, Stage stage) {
+  Buf error = {0};
+  Activation got = activation_new(m, fn, &c->arg);
+  *current_stage = stage;
+  bool ok = activation_run(&got, &(InterpOptions){.seed = 7, .step = 3}, &error) &&
+            activation_same(want, &got, 8, 0x1p-53, &error);
+  if (!ok) fail_with(c->f, stage, "%s", error.text);
+  buf_free(&error);
+  activation_free(&got);
+  return ok;
+}
+
+// One pass, then the verifier, the round trip and the meaning.
+static bool pass(Check *c, Module *m, bool (*run)(Module *), Stage stage, Entry entry,
+                 const Activation *want) {
+  if (!wanted(c, stage)) return true;
+  *current_stage = stage;
+  if (!run(m)) return fail_with(c->f, stage, "the pass reports an error"), false;
+  if (!verified(c, m, stage) || !round_trip(c, m)) return false;
+  return !want || means_the_same(c, want, m, m->entry[entry], stage);
+}
+
+static bool whole_numbers(const Activation *a) {
+  bool ok = true;
+  for (uint32_t i = 0; i < a->nresult; i++)
+    for (int64_t e = 0; a->result[i]->real && e < tensor_count(a->result[i]); e++)
+      ok &= fabs(a->result[i]->real[e]) < 0x1p40 &&
+            floor(a->result[i]->real[e]) == a->result[i]->real[e];
+  for (uint32_t i = 0; i < a->narg; i++)
+    for (int64_t e = 0; a->arg[i]->real && e < tensor_count(a->arg[i]); e++)
+      ok &= fabs(a->arg[i]->real[e]) < 0x1p40 && floor(a->arg[i]->real[e]) == a->arg[i]->real[e];
+  return ok;
+}
+
+// From after differentiate to before code generation.
+static bool lower(Check *c, Module *m, Entry entry, Stage stage, Lowered *out) {
+  bool f32 = c->o->precision == DT_F32;
+  Activation want;
+  Stage before = entry == ENTRY_STEP ? STAGE_DIFFERENTIATE : STAGE_INLINE;
+  if (!reference(c, &want, m, m->entry[entry], 0x1p-53, before))
+    return activation_free(&want), false;
+  m->train.precision = str_intern(f32 ? "fp32" : "fp64");
+  bool ok = pass(c, m, pass_precision, STAGE_PRECISION, entry, NULL) &&
+            pass(c, m, pass_simplify, STAGE_SIMPLIFY, entry, f32 ? NULL : &want) &&
+            pass(c, m, pass_normalise, STAGE_NORMALISE, entry, f32 ? NULL : &want);
+  activation_free(&want);
+  if (!ok) return false;
+  *out = (Lowered){.m = m, .fn = m->entry[entry], .unit = f32 ? 0x1p-24 : 0x1p-53, .stage = stage};
+  if (!reference(c, &out->want, m, out->fn, out->unit, STAGE_NORMALISE)) return false;
+  out->start = activation_new(m, out->fn, &c->arg);
+  out->exact = c->o->exact && whole_numbers(&out->want) && (stage == STAGE_FORWARD || !f32);
+  if (c->o->exact && !out->exact) c->t->inexact++;
+  return true;
+}
+
+// pass_range may fail to prove what is true, but not the other way round.
+static bool check_range(Check *c, const Module *m) {
+  if (!wanted(c, STAGE_RANGE)) return true;
+  *current_stage = STAGE_RANGE;
+  Arena *a = arena_new();
+  Module *copy = copy_module(a, m);
+  FILE *null = fopen("/dev/null", "w");
+  copy->src->out = null;
+  bool proved = pass_range(copy), ok = true;
+  fclose(null);
+  if (proved) c->t->proved++;
+  else c->t->unproved++;
+  for (uint64_t i = 0; proved && ok && i < 4; i++) {
+    ArgOptions ao = c->arg;
+    ao.seed += i;
+    Buf error = {0};
+    Activation run = activation_new(copy, copy->entry[ENTRY_LOSS], &ao);
+    ok = activation_run(&run, &(InterpOptions){.step = 1}, &error);
+    if (!ok) fail_with(c->f, STAGE_RANGE, "proved in range, but %s", error.text);
+    activation_free(&run);
+    buf_free(&error);
+  }
+  arena_free(a);
+  return ok;
+}
+
+static bool stops(const Module *m) {
+  for (Id e = 0; e < m->expr.n; e++)
+    if (ex_is(m, e, OP_STOP)) return true;
+  return false;
+}
+
+static bool check_finite(Check *c, const Module *loss, const Module *step) {
+  if (!wanted(c, STAGE_FINITE) || c->o->exact || stops(loss)) return true;
+  *current_stage = STAGE_FINITE;
+  Buf error = {0};
+  FiniteOptions fo = {.arg = c->arg, .directions = 1};
+  FiniteResult r =
+      finite_check(loss, loss->entry[ENTRY_LOSS], step, step->entry[ENTRY_STEP], &fo, &error);
+  if (r == FINITE_KINK) c->t->kinks++;
+  if (r == FINITE_DIFFERS || r == FINITE_FAILS) fail_with(c->f, STAGE_FINITE, "%s", error.text);
+  buf_free(&error);
+  return r == FINITE_SAME || r == FINITE_KINK;
+}
+
+static bool forward(Check *c, Module *m, const Activation *main_want, Lowered *out) {
+  m->entry[ENTRY_LOSS] = NONE;
+  return pass(c, m, pass_inline, STAGE_INLINE, ENTRY_UPDATE, main_want) &&
+         lower(c, m, ENTRY_UPDATE, STAGE_FORWARD, out);
+}
+
+static bool backward(Check *c, Module *m, Lowered *out) {
+  Activation loss_want;
+  Arena *a = arena_new();
+  m->entry[ENTRY_UPDATE] = NONE;
+  bool ok = reference(c, &loss_want, m, m->entry[ENTRY_LOSS], 0x1p-53, STAGE_GENERATE) &&
+            pass(c, m, pass_inline, STAGE_INLINE, ENTRY_LOSS, &loss_want) && check_range(c, m);
+  activation_free(&loss_want);
+  Module *loss = ok && wanted(c, STAGE_DIFFERENTIATE) ? copy_module(a, m) : NULL;
+  ok = loss && pass(c, m, pass_differentiate, STAGE_DIFFERENTIATE, ENTRY_STEP, NULL) &&
+       check_finite(c, loss, m);
+  arena_free(a);
+  return ok && lower(c, m, ENTRY_STEP, STAGE_BACKWARD, out);
+}
+
+bool check_program(const Module *source, const CheckOptions *o, Lowered out[2], Tally *t,
+                   Failure *f) {
+  Check c = {o, t, f, {.seed = o->seed, .small = o->exact}};
+  out[0].m = out[1].m = NULL;
+  t->programs++;
+  if (!verified(&c, source, STAGE_GENERATE)) return false;
+  Activation want;
+  bool ok = o->awkward ||
+            reference(&c, &want, source, source->entry[ENTRY_UPDATE], 0x1p-53, STAGE_GENERATE);
+  ok = ok && round_trip(&c, source);
+  Module *one = ok ? copy_module(source->arena, source) : NULL,
+         *two = ok ? copy_module(source->arena, source) : NULL;
+  if (two) generate_loss(two);
+  if (ok && o->awkward) {
+    two->entry[ENTRY_UPDATE] = NONE;
+    return pass(&c, two, pass_inline, STAGE_INLINE, ENTRY_LOSS, NULL) && check_range(&c, two);
+  }
+  ok = ok && forward(&c, one, &want, &out[0]) && backward(&c, two, &out[1]);
+  if (!o->awkward) activation_free(&want);
+  return ok || !f->failed;
+}

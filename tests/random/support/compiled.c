@@ -1,0 +1,154 @@
+// Compiles programs together, runs them and compares with the interpreter.
+#include <dlfcn.h>
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "codegen/kernel.h"
+#include "codegen/link.h"
+#include "tests/random/support/check.h"
+#include "tests/random/support/merge.h"
+
+typedef void TestFn(void *const *arg, void *const *result, char *frame, const uint64_t *key);
+
+static void put(Dtype t, void *p, int64_t i, const Tensor *from) {
+  switch (t) {
+  case DT_F32: ((float *)p)[i] = (float)from->real[i]; break;
+  case DT_F64: ((double *)p)[i] = from->real[i]; break;
+  case DT_I32: ((int32_t *)p)[i] = from->integer[i]; break;
+  default: ((uint8_t *)p)[i] = (uint8_t)from->integer[i];
+  }
+}
+
+static void get(Dtype t, const void *p, int64_t i, Tensor *to) {
+  switch (t) {
+  case DT_F32: to->real[i] = ((const float *)p)[i]; break;
+  case DT_F64: to->real[i] = ((const double *)p)[i]; break;
+  case DT_I32: to->integer[i] = ((const int32_t *)p)[i]; break;
+  default: to->integer[i] = ((const uint8_t *)p)[i];
+  }
+}
+
+enum { GUARD = 256 };
+
+// Storage between guards: what is written beside it shows. Contents are not zero.
+static char *storage(int64_t bytes) {
+  size_t n = (size_t)(bytes + 63) / 64 * 64 + 2 * GUARD;
+  char *p = aligned_alloc(64, n);
+  memset(p, 0xa5, n);
+  return p + GUARD;
+}
+
+static bool intact(const char *p, int64_t bytes) {
+  for (int i = 1; i <= GUARD; i++)
+    if ((unsigned char)p[-i] != 0xa5 || (unsigned char)p[bytes + i - 1] != 0xa5) return false;
+  return true;
+}
+
+typedef struct Side {
+  void *in[256], *out[256];
+  char *frame;
+  int64_t frame_bytes;
+} Side;
+
+static int64_t bytes_of(const Value *v) { return value_count(v) * dtype_size(v->type); }
+
+static Side side_new(const Fn *f, const Activation *args, int64_t frame) {
+  Side s = {.frame_bytes = frame};
+  CHECK(f->arg.n <= 256 && f->result.n <= 256);
+  for (uint32_t i = 0; i < f->arg.n; i++) {
+    const Value *v = &f->value.at[f->arg.at[i]];
+    s.in[i] = storage(bytes_of(v));
+    for (int64_t e = 0; e < value_count(v); e++) put(v->type, s.in[i], e, args->arg[i]);
+  }
+  for (uint32_t i = 0; i < f->result.n; i++)
+    s.out[i] = storage(bytes_of(&f->value.at[f->result.at[i]]));
+  s.frame = storage(frame);
+  return s;
+}
+
+static void side_free(Side *s, const Fn *f) {
+  for (uint32_t i = 0; i < f->arg.n; i++) free((char *)s->in[i] - GUARD);
+  for (uint32_t i = 0; i < f->result.n; i++) free((char *)s->out[i] - GUARD);
+  free(s->frame - GUARD);
+}
+
+static const char *trespass(const Side *s, const Fn *f) {
+  for (uint32_t i = 0; i < f->arg.n; i++)
+    if (!intact(s->in[i], bytes_of(&f->value.at[f->arg.at[i]])))
+      return f->value.at[f->arg.at[i]].name;
+  for (uint32_t i = 0; i < f->result.n; i++)
+    if (!intact(s->out[i], bytes_of(&f->value.at[f->result.at[i]])))
+      return f->value.at[f->result.at[i]].name;
+  return intact(s->frame, s->frame_bytes) ? NULL : "the frame";
+}
+
+static void run_job(const Job *j, TestFn *run, int64_t frame, Failure *failure) {
+  const Fn *f = &j->low.m->fn.at[j->low.fn];
+  const uint64_t key[2] = {7, 3};
+  Activation got = activation_new(j->low.m, j->low.fn, &(ArgOptions){0});
+  Buf error = {0};
+  got.result = calloc(f->result.n + 1, sizeof *got.result);
+  Side s = side_new(f, &j->low.start, frame);
+  run(s.in, s.out, s.frame, key);
+  for (uint32_t i = 0; i < f->arg.n; i++) {
+    const Value *v = &f->value.at[f->arg.at[i]];
+    for (int64_t e = 0; e < value_count(v); e++) get(v->type, s.in[i], e, got.arg[i]);
+  }
+  for (uint32_t i = 0; i < f->result.n; i++) {
+    const Value *v = &f->value.at[f->result.at[i]];
+    got.result[i] = tensor_like(v);
+    for (int64_t e = 0; e < value_count(v); e++) get(v->type, s.out[i], e, got.result[i]);
+  }
+  const char *beside = trespass(&s, f);
+  if (beside) fail_with(failure, j->low.stage, "memory beside %s is written", beside);
+  else if (!activation_same(&j->low.want, &got, j->low.exact ? 0 : 3, j->low.unit, &error))
+    fail_with(failure, j->low.stage, "%s%s", error.text, j->low.exact ? " (exactly)" : "");
+  side_free(&s, f);
+  activation_free(&got);
+  buf_free(&error);
+}
+
+static void *build(const Plan *p, const char *arch, Buf *error) {
+  Buf c = {0}, object = {0};
+  CpuOptions cpu = {.arch = str_intern(arch), .opt = 3};
+  host_c_test(p, &c);
+  bool ok = cpu_kernels(p, &cpu, CPU_OBJECT, &object, error);
+  char path[] = "/tmp/dtc-random-XXXXXX";
+  int fd = mkstemp(path);
+  if (fd >= 0) close(fd);
+  LinkOptions o = {.output = str_intern(path), .arch = cpu.arch, .plan = p, .shared = true};
+  ok = ok && link_program(&o, &c, &object);
+  void *lib = ok ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+  if (!lib) buf_printf(error, "no shared object: %s", ok ? dlerror() : "see above");
+  unlink(path);
+  buf_free(&c);
+  buf_free(&object);
+  return lib;
+}
+
+bool check_compiled(Arena *a, Job *job, uint32_t n, const char *arch, Failure *failure,
+                    Buf *error) {
+  *current_stage = STAGE_COMPILE;
+  Module *m = module_new(a, sources_new(a));
+  Id *fn = NEWN(a, Id, n + 1);
+  for (uint32_t i = 0; i < n; i++) fn[i] = merge_fn(m, job[i].low.m, job[i].low.fn);
+  m->compute = job[0].low.m->compute;
+  if (n == 1) m->entry[ENTRY_UPDATE] = fn[0];
+  else merge_top(m, fn, n);
+  Plan *p = plan_fuse(m);
+  plan_memory(p);
+  void *lib = build(p, arch, error);
+  if (!lib) return false;
+  for (uint32_t i = 0; i < n; i++) {
+    union {
+      void *p;
+      TestFn *f;
+    } symbol = {dlsym(lib, str_printf("dt_test_%u", fn[i]))};
+    *current_stage = job[i].low.stage;
+    if (!symbol.f) fail_with(&failure[i], STAGE_COMPILE, "no function dt_test_%u", fn[i]);
+    else run_job(&job[i], symbol.f, p->fn[fn[i]].frame_bytes, &failure[i]);
+  }
+  dlclose(lib);
+  return true;
+}
