@@ -1,0 +1,40 @@
+# Wrong use ends in a message and the right exit status.
+. "$(dirname "$0")/../support/lib.sh"
+expect 0 "$DTC" --help
+[ "$(awk '{ if (length > n) n = length } END { print n }' out.txt)" -le 80 ] || fail "--help is wider than a terminal"
+expect 0 "$DTC" --version
+expect 2 "$DTC"
+expect 2 "$DTC" --no-such-option
+expect 2 "$DTC" --precison fp32 x.dt
+says "did you mean '--precision'" err.txt
+expect 2 "$DTC" x.dt --tp 2
+says "one rank" err.txt
+expect 2 "$DTC" x.dt --target cuda
+expect 2 "$DTC" x.dt --emit nothing
+expect 2 "$DTC" x.dt -D novalue
+expect 2 "$DTC" a.dt b.dt
+expect 1 "$DTC" missing.dt
+says "missing.dt" err.txt
+expect 1 "$DTC" "$SRC/examples/mlp.dt" -D hiden=3 -o train
+says "did you mean 'hidden'|did you mean .hidden" err.txt
+expect 0 "$DTC" "$SRC/examples/mlp.dt" --check
+expect 1 "$DTC" "$SRC/examples/mlp.dt" --memory 100K -o train
+says "memory" err.txt
+expect 0 "$DTC" "$SRC/examples/mlp.dt" --report
+says "parameters" out.txt
+expect 0 "$DTC" "$SRC/examples/mlp.dt" --report=json
+python3 -m json.tool out.txt >/dev/null
+for what in ast ir kernels c llvm asm plan; do
+  expect 0 "$DTC" "$SRC/examples/mlp.dt" --emit $what
+  [ -s out.txt ] || fail "--emit $what printed nothing"
+done
+expect 3 env PATH=/nonexistent CC= "$DTC" "$SRC/examples/mlp.dt" -o train
+says "cc" err.txt
+expect 1 "$DTC" "$SRC/examples/mlp.dt" --arch no-such-processor -o train
+says "no-such-processor" err.txt
+printf 'use nn\nmodel M(n = 3) {\n  fc = nn.Linear(n, 1)\n  loss(x[b, n], y[b, m=1]) {\n    return nn.mse(fc(x), y)\n  }\n}\n' | sed 's/, m=1/, 1/' >plain.dt
+expect 0 "$DTC" plain.dt --check
+expect 1 "$DTC" plain.dt -o train
+says "names no data" err.txt
+expect 1 "$DTC" "$SRC/examples/mlp.dt" -o missing/folder/train
+says "cannot write missing/folder/train: No such file" err.txt

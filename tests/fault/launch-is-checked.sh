@@ -1,0 +1,78 @@
+# The command line and the launcher's environment: what is wrong is refused with the right status, before anything runs.
+. "$(dirname "$0")/../support/lib.sh"
+. "$(dirname "$0")/support/fake.sh"
+fake_data
+expect 0 "$TRAIN" --help
+[ "$(awk '{ if (length > n) n = length } END { print n }' out.txt)" -le 80 ] || fail "--help is wider than a terminal"
+for name in ranks data val steps batch lr seed no-shuffle init save save-every keep resume export log eval-every eval-only \
+  sample temperature profile info timeout threads dry-run quiet; do
+  says "--$name" out.txt
+done
+refused() {
+  expect 64 "$TRAIN" "${@:2}"
+  says "$1" err.txt
+}
+refused "did you mean '--resume'" --resmue ck
+refused "did you mean '--steps'" --step=3
+refused "unknown option '--frobnicate'" --frobnicate
+refused "unexpected 'x'" x
+refused "unexpected '-q'" -q
+refused "takes a value" --steps
+refused "takes an integer" --steps 3.5
+refused "takes an integer, at least 1" --batch 0
+refused "takes a number" --lr fast
+refused "takes a number" --lr -1
+refused "takes no value" --quiet=1
+refused "needs --save" --keep 3
+refused "not a model over tokens" --sample 5
+expect 78 "$TRAIN" --ranks 2
+says "this build runs one rank" err.txt
+expect 78 env WORLD_SIZE=2 RANK=0 "$TRAIN" --steps 2
+says "WORLD_SIZE=2" err.txt
+expect 78 env OMPI_COMM_WORLD_SIZE=4 "$TRAIN" --steps 2
+expect 0 env WORLD_SIZE=1 RANK=0 "$TRAIN" --steps=2 --quiet
+expect 0 "$TRAIN" --ranks 1 --timeout 60 --threads=2 --steps 2
+expect 0 "$TRAIN" --dry-run
+says "batch +8 samples: 3 microbatches of 3, the last with 2" out.txt
+expect 0 "$TRAIN" --info
+python3 -c 'import json
+i = json.load(open("out.txt"))
+assert i["parameters"] == 19 and i["layout"]["ranks"] == 1 and i["build"] and i["precision"] == "fp32", i
+m = i["memory"]
+assert m["total"] == m["parameters"] + m["gradients"] + m["moments"] + m["frame"] + m["batches"], m
+assert i["kernels"][0]["name"] == "linear_fwd", i'
+
+# A pipe gets plain lines; a terminal one that is written over.
+"$TRAIN" --steps 50 >out.txt
+grep -q $'\r' out.txt && fail "a live line on a pipe"
+says "step 50/50  loss [0-9.]+  lr .*  norm .*  ETA 0:00" out.txt
+[ "$(wc -l <out.txt)" -le 5 ] || fail "too many lines on a pipe"
+script -qc "'$TRAIN' --steps 50" /dev/null >tty.txt </dev/null 2>/dev/null && { grep -q $'\r' tty.txt || fail "no live line"; }
+
+# Two runs cannot save to one folder at a time.
+FAKE_DELAY=20000 "$TRAIN" --steps 2000 --save ck --quiet 2>first.txt &
+pid=$!
+for i in $(seq 50); do [ -d ck ] && break; sleep 0.1; done
+sleep 0.2
+expect 73 "$TRAIN" --save ck
+says "another run is saving to ck" err.txt
+kill -TERM $pid
+wait $pid || true
+
+# Text: as long as asked, the same with the same seed, another with another.
+export FAKE=tokens
+expect 0 "$TRAIN" --quiet --steps 5 --sample 40 --seed 3
+cp out.txt a.txt
+expect 0 "$TRAIN" --quiet --steps 5 --sample 40 --seed 3
+same a.txt out.txt
+[ "$(wc -c <out.txt)" -eq 41 ] || fail "$(wc -c <out.txt) bytes for 40 tokens and a line's end"
+expect 64 "$TRAIN" --quiet --sample 5 --prompt "z"
+says "not in the vocabulary" err.txt
+expect 0 "$TRAIN" --quiet --steps 5 --sample 40 --temperature 0 --prompt "$(printf '\001\002')"
+expect 0 "$TRAIN" --quiet --steps 2 --profile trace.json
+python3 -c 'import json
+t = json.load(open("trace.json"))["traceEvents"]
+depth = 0
+for e in t:
+    depth += {"B": 1, "E": -1}.get(e["ph"], 0)
+assert sum(e["name"] == "update" and e["ph"] == "B" for e in t) == 2, t'

@@ -1,0 +1,22 @@
+# The order of calls in a save: every part synchronised before it gets its name, the manifest last, the folder synchronised, then
+# renamed, then the folder above synchronised, and only then an old checkpoint touched.
+. "$(dirname "$0")/../support/lib.sh"
+. "$(dirname "$0")/support/fake.sh"
+fake_data
+cc -shared -fPIC -O1 -o fail_nth.so "$HERE/fail_nth.c" -ldl
+train --steps 3 --save ck
+env LD_PRELOAD="$PWD/fail_nth.so" IO_TRACE="$PWD/trace.txt" "$TRAIN" --quiet --steps 6 --resume ck --save ck --keep 1
+cat trace.txt
+python3 - <<'PY'
+calls = [l.split(" ", 1) for l in open("trace.txt").read().splitlines()]
+calls = [(c, p[p.index("ck"):].rstrip("/")) for c, p in calls if "/ck" in p or p.startswith("ck")]
+tmp = "ck/step-00000006.tmp"
+want = [("mkdir", tmp)]
+for part in ("params.safetensors", "moment0.safetensors", "moment1.safetensors", "manifest.json"):
+    name = tmp + "/" + part
+    want += [("create", name + ".tmp"), ("write", name + ".tmp"), ("sync", name + ".tmp"), ("rename", name + ".tmp")]
+want += [("sync", tmp), ("rename", tmp), ("sync", "ck"), ("rename", "ck/step-00000003")]
+got = [c for i, c in enumerate(calls) if i == 0 or c != calls[i - 1]]
+got = got[got.index(want[0]):]
+assert got == want, "\n%s\nexpected\n%s" % (got, want)
+PY

@@ -1,0 +1,39 @@
+# Every fuzz harness for a few seconds, under the sanitizers. A long run: FUZZ_SECONDS=600 tests/fuzz/short.sh BUILD.
+. "$(dirname "$0")/../support/lib.sh"
+seconds=${FUZZ_SECONDS:-10}
+export UBSAN_OPTIONS=halt_on_error=1
+flags=(-g -O1 -std=gnu17 -ffp-contract=off -fsanitize=fuzzer-no-link,address,undefined
+  -fno-sanitize-recover=undefined -I"$SRC" -I"$SRC/frontend" -I"$BUILD/frontend")
+
+# lib NAME SOURCES...: objects, rebuilt where a source is newer.
+objects() {
+  local dir=$1 objs=()
+  shift
+  mkdir -p "$dir"
+  for src in "$@"; do
+    local o="$dir/$(basename "$src" .c).o"
+    [ "$o" -nt "$src" ] || clang-14 "${flags[@]}" -c "$src" -o "$o" || fail "cannot compile $src"
+    objs+=("$o")
+  done
+  rm -f "$dir/lib.a"
+  ar rcs "$dir/lib.a" "${objs[@]}"
+}
+objects compiler "$SRC"/ir/*.c "$SRC"/passes/*.c "$SRC"/frontend/*.c "$BUILD"/frontend/*.tab.c "$BUILD"/frontend/*.yy.c
+objects runtime "$SRC"/runtime/*.c
+
+for harness in "$SRC"/tests/fuzz/fuzz_*.c; do
+  name=$(basename "$harness" .c)
+  clang-14 "${flags[@]}" -fsanitize=fuzzer "$harness" compiler/lib.a runtime/lib.a -lm -lpthread -o "$name" ||
+    fail "cannot build $name"
+  mkdir -p "corpus.$name"
+  seeds=()
+  [ -d "$SRC/tests/fuzz/seeds/$name" ] && seeds+=("$SRC/tests/fuzz/seeds/$name")
+  dict=()
+  [ -f "$SRC/tests/fuzz/$name.dict" ] && dict+=("-dict=$SRC/tests/fuzz/$name.dict")
+  if ! "./$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=3000 "${dict[@]}" \
+    "corpus.$name" "${seeds[@]}" >"$name.log" 2>&1; then
+    tail -n 40 "$name.log"
+    fail "$name found an input that breaks it"
+  fi
+  tail -n 1 "$name.log"
+done

@@ -1,0 +1,216 @@
+// Attention against its definition in double, forward and backward: packed and separate operands,
+// grouped queries, causal offsets, awkward extents, every instruction set; the same bits on 1, 2
+// and 3 threads.
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/cpu/attention.h"
+#include "runtime/cpu/level.h"
+#include "runtime/parallel.h"
+
+static int failures;
+static uint64_t state = 88172645463325252u;
+
+static double random_unit(void) {
+  state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+  return (double)(state >> 11) * 0x1p-52 - 1;
+}
+
+enum { Q, K, V, O, DO, DQ, DK, DV, LSE, OPERANDS };
+typedef struct {
+  double *at[OPERANDS];
+  int64_t count[OPERANDS];
+} Operands;
+
+static const DtAttentionStride *stride(const DtAttention *x, int i) {
+  const DtAttentionStride *s[] = {&x->q, &x->k, &x->v, &x->o, &x->dout, &x->dq, &x->dk, &x->dv};
+  return s[i];
+}
+
+static bool of_keys(int i) {
+  return i == K || i == V || i == DK || i == DV;
+}
+
+static int64_t extent(const DtAttention *x, int i) {
+  if (i == LSE) return x->batch * x->kv_heads * x->group * x->tq;
+  const DtAttentionStride *s = stride(x, i);
+  int64_t r = of_keys(i) ? 0 : (x->group - 1) * s->r, t = (of_keys(i) ? x->tk : x->tq) - 1;
+  return (x->batch - 1) * s->b + (x->kv_heads - 1) * s->g + r + t * s->t + (x->dim - 1) * s->e + 1;
+}
+
+static double *at(const Operands *p, const DtAttention *x, int i, int64_t b, int64_t g, int64_t r,
+                  int64_t t) {
+  const DtAttentionStride *s = stride(x, i);
+  return p->at[i] + b * s->b + g * s->g + (of_keys(i) ? 0 : r * s->r) + t * s->t;
+}
+
+static double dot(const double *a, int64_t ae, const double *b, int64_t be, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; i++) sum += a[i * ae] * b[i * be];
+  return sum;
+}
+
+// One query: o, lse, and its part of every gradient, by the definition and the rule for softmax's
+// derivative.
+static void naive_query(const DtAttention *x, const Operands *w, int64_t b, int64_t g, int64_t r,
+                        int64_t i, double *p) {
+  const double *q = at(w, x, Q, b, g, r, i), *dout = at(w, x, DO, b, g, r, i);
+  double *o = at(w, x, O, b, g, r, i), *dq = at(w, x, DQ, b, g, r, i), top = -INFINITY, sum = 0,
+         mean = 0;
+  for (int64_t j = 0; j < x->tk; j++) {
+    p[j] = x->scale * dot(q, x->q.e, at(w, x, K, b, g, 0, j), x->k.e, x->dim);
+    if (x->causal && j > i + x->offset) p[j] = -INFINITY;
+    if (p[j] > top) top = p[j];
+  }
+  for (int64_t j = 0; j < x->tk; j++) sum += p[j] = top == -INFINITY ? 0 : exp(p[j] - top);
+  w->at[LSE][((b * x->kv_heads + g) * x->group + r) * x->tq + i] = log(sum) + top;
+  for (int64_t j = 0; j < x->tk; j++) {
+    if (sum != 0) p[j] /= sum;
+    for (int64_t e = 0; e < x->dim; e++)
+      o[e * x->o.e] += p[j] * at(w, x, V, b, g, 0, j)[e * x->v.e];
+  }
+  mean = dot(o, x->o.e, dout, x->dout.e, x->dim);
+  for (int64_t j = 0; j < x->tk; j++) {
+    const double *k = at(w, x, K, b, g, 0, j);
+    double *dk = at(w, x, DK, b, g, 0, j), *dv = at(w, x, DV, b, g, 0, j);
+    double ds =
+        x->scale * p[j] * (dot(dout, x->dout.e, at(w, x, V, b, g, 0, j), x->v.e, x->dim) - mean);
+    for (int64_t e = 0; e < x->dim; e++) {
+      dv[e * x->dv.e] += p[j] * dout[e * x->dout.e];
+      dk[e * x->dk.e] += ds * q[e * x->q.e];
+      dq[e * x->dq.e] += ds * k[e * x->k.e];
+    }
+  }
+}
+
+static void naive(const DtAttention *x, const Operands *w) {
+  double *p = malloc((size_t)x->tk * sizeof *p);
+  for (int64_t b = 0; b < x->batch; b++)
+    for (int64_t g = 0; g < x->kv_heads; g++)
+      for (int64_t r = 0; r < x->group; r++)
+        for (int64_t i = 0; i < x->tq; i++) naive_query(x, w, b, g, r, i, p);
+  free(p);
+}
+
+static void run(const DtAttention *x, const Operands *w, void *to[OPERANDS], bool f64) {
+  for (int i = 0; i < OPERANDS; i++) {
+    to[i] = malloc((size_t)w->count[i] * sizeof(double));
+    for (int64_t n = 0; n < w->count[i]; n++) {
+      double v = i == Q || i == K || i == V || i == DO ? w->at[i][n]
+                                                       : 77; // results are written, not added to
+      if (f64) ((double *)to[i])[n] = v;
+      else ((float *)to[i])[n] = (float)v;
+    }
+  }
+  if (f64) {
+    dt_attention_fwd_f64(x, to[Q], to[K], to[V], to[O], to[LSE]);
+    dt_attention_bwd_f64(x, to[Q], to[K], to[V], to[O], to[LSE], to[DO], to[DQ], to[DK], to[DV]);
+  } else {
+    dt_attention_fwd_f32(x, to[Q], to[K], to[V], to[O], to[LSE]);
+    dt_attention_bwd_f32(x, to[Q], to[K], to[V], to[O], to[LSE], to[DO], to[DQ], to[DK], to[DV]);
+  }
+}
+
+// Error of a result relative to its size, over all of its elements; a gradient may be 0, where
+// terms of about 1 cancel.
+static double error(const double *expect, const void *got, int64_t count, bool f64) {
+  double off = 0, size = 1e-3 * (double)count;
+  for (int64_t i = 0; i < count; i++) {
+    double v = f64 ? ((const double *)got)[i] : ((const float *)got)[i];
+    if (v == 77 || (isinf(v) && v == expect[i]))
+      continue; // a gap between rows; a query that sees nothing
+    off += (v - expect[i]) * (v - expect[i]);
+    size += expect[i] * expect[i];
+  }
+  return sqrt(off / size);
+}
+
+static void check_level(const DtAttention *x, const Operands *w, const char *name, bool f64,
+                        int level) {
+  static const char *const names[] = {"q", "k", "v", "o", "dout", "dq", "dk", "dv", "lse"};
+  void *first[OPERANDS], *again[OPERANDS];
+  dt_parallel_init(1);
+  run(x, w, first, f64);
+  for (int i = O; i < OPERANDS; i++) {
+    double e = error(w->at[i], first[i], w->count[i], f64);
+    if (i == DO || e <= (f64 ? 1e-14 : 2e-6) * fmax(1, x->scale)) continue;
+    printf("%s %s level %d: %s is off by %g\n", name, f64 ? "f64" : "f32", level, names[i], e);
+    failures++;
+  }
+  for (int threads = 2; threads <= 3; threads++) {
+    dt_parallel_init(threads);
+    run(x, w, again, f64);
+    for (int i = 0; i < OPERANDS; i++) {
+      if (memcmp(first[i], again[i],
+                 (size_t)w->count[i] * (f64 ? sizeof(double) : sizeof(float)))) {
+        printf("%s level %d: %s on %d threads has other bits than on 1\n", name, level, names[i],
+               threads);
+        failures++;
+      }
+      free(again[i]);
+    }
+  }
+  for (int i = 0; i < OPERANDS; i++) free(first[i]);
+}
+
+static void check(const DtAttention *x, const char *name) {
+  static const int levels[] = {1, 3, 4};
+  Operands w;
+  for (int i = 0; i < OPERANDS; i++) {
+    w.count[i] = extent(x, i);
+    w.at[i] = calloc((size_t)w.count[i], sizeof(double));
+    if (i == Q || i == K || i == V || i == DO)
+      for (int64_t n = 0; n < w.count[i]; n++) w.at[i][n] = (float)random_unit();
+  }
+  naive(x, &w);
+  for (int l = 0; l < 3; l++)
+    for (int f64 = 0; f64 < 2 && dt_cpu_level(levels[l]) == levels[l]; f64++)
+      check_level(x, &w, name, f64, levels[l]);
+  for (int i = 0; i < OPERANDS; i++) free(w.at[i]);
+}
+
+// q, k, v in one buffer [b, t, 3, h, e] as the projection leaves them; o in [b, t, h, e].
+static DtAttention packed(int64_t b, int64_t h, int64_t t, int64_t e) {
+  DtAttention x = {.batch = b, .kv_heads = h, .group = 1, .tq = t, .tk = t, .dim = e, .causal = 1};
+  x.scale = 1 / sqrt((double)e);
+  x.q = x.k = x.v = x.dq = x.dk = x.dv =
+      (DtAttentionStride){.b = t * 3 * h * e, .g = e, .t = 3 * h * e, .e = 1};
+  x.o = x.dout = (DtAttentionStride){.b = t * h * e, .g = e, .t = h * e, .e = 1};
+  return x;
+}
+
+// Every operand [b, g, r, t, e] on its own.
+static DtAttention separate(int64_t b, int64_t g, int64_t r, int64_t tq, int64_t tk, int64_t e) {
+  DtAttention x = {.batch = b, .kv_heads = g, .group = r, .tq = tq, .tk = tk, .dim = e};
+  x.scale = 1 / sqrt((double)e);
+  x.q = x.o = x.dout = x.dq = (DtAttentionStride){g * r * tq * e, r * tq * e, tq * e, e, 1};
+  x.k = x.v = x.dk = x.dv = (DtAttentionStride){g * tk * e, tk * e, 0, e, 1};
+  return x;
+}
+
+int main(void) {
+  DtAttention x = packed(2, 3, 64, 64);
+  check(&x, "packed");
+  x = packed(1, 2, 300, 40);
+  check(&x, "several blocks");
+  x = packed(2, 2, 1, 7);
+  check(&x, "one position");
+  x = separate(2, 2, 3, 131, 257, 33);
+  check(&x, "grouped, all keys");
+  x.causal = 1, x.offset = 257 - 131;
+  check(&x, "grouped, causal, queries at the end");
+  x.offset = -50;
+  check(&x, "queries that see no key");
+  x = separate(1, 1, 2, 97, 129, 128);
+  x.scale = 4; // steep: some probabilities vanish
+  check(&x, "steep");
+  x = separate(2, 1, 1, 50, 60, 5);
+  x.q.e = 50, x.q.t = 1, x.dk.e = 60, x.dk.t = 1; // [e, t]
+  check(&x, "transposed operands");
+  dt_parallel_done();
+  if (failures) printf("%d failures\n", failures);
+  return failures != 0;
+}

@@ -1,0 +1,248 @@
+// Matrix products against a plain double loop, at awkward extents and strides, by our own kernel on
+// every instruction set that this processor has, by oneDNN where it is there, and as the tuned
+// table says; and the same bits on 1, 2 and 3 threads and at any alignment.
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/cpu/gemm.h"
+#include "runtime/cpu/level.h"
+#include "runtime/parallel.h"
+
+enum { BATCHES = sizeof((DtGemm *)0)->batch / sizeof((DtGemm *)0)->batch[0] };
+
+static int failures;
+static uint64_t state = 88172645463325252u;
+
+static double random_unit(void) {
+  state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+  return (double)(state >> 11) * 0x1p-52 - 1;
+}
+
+static int64_t random_below(int64_t n) {
+  return (int64_t)((random_unit() + 1) / 2 * (double)n) % n;
+}
+
+typedef struct {
+  double *a, *b, *c, *expect, *bound; // bound: sum of magnitudes, the scale of rounding errors
+  int64_t na, nb, nc;
+} Operands;
+
+static int64_t extent_of(const DtGemm *g, char which) {
+  int64_t last = which == 'a'   ? (g->m - 1) * g->a_row + (g->k - 1) * g->a_col
+                 : which == 'b' ? (g->k - 1) * g->b_row + (g->n - 1) * g->b_col
+                                : (g->m - 1) * g->c_row + g->n - 1;
+  for (int i = 0; i < g->nbatch; i++)
+    last += (g->batch[i].count - 1) * (which == 'a'   ? g->batch[i].a
+                                       : which == 'b' ? g->batch[i].b
+                                                      : g->batch[i].c);
+  return (last < 0 ? 0 : last) + 1;
+}
+
+static void naive(const DtGemm *g, int level, const Operands *o, int64_t a, int64_t b, int64_t c) {
+  if (level < g->nbatch && level < BATCHES) {
+    for (int64_t i = 0; i < g->batch[level].count; i++)
+      naive(g, level + 1, o, a + i * g->batch[level].a, b + i * g->batch[level].b,
+            c + i * g->batch[level].c);
+    return;
+  }
+  for (int64_t i = 0; i < g->m; i++)
+    for (int64_t j = 0; j < g->n; j++)
+      for (int64_t p = 0; p < g->k; p++) {
+        double x = o->a[a + i * g->a_row + p * g->a_col] * o->b[b + p * g->b_row + j * g->b_col];
+        o->expect[c + i * g->c_row + j] += x;
+        o->bound[c + i * g->c_row + j] += fabs(x);
+      }
+}
+
+// Multiplies the elements of C that some product writes by beta; the rest stay as they are.
+static void scale_c(const DtGemm *g, int level, Operands *o, double beta, int64_t c) {
+  if (level < g->nbatch && level < BATCHES) {
+    int64_t count = g->batch[level].c == 0 ? 1 : g->batch[level].count;
+    for (int64_t i = 0; i < count; i++) scale_c(g, level + 1, o, beta, c + i * g->batch[level].c);
+    return;
+  }
+  for (int64_t i = 0; i < g->m; i++)
+    for (int64_t j = 0; j < g->n; j++) {
+      double *x = &o->expect[c + i * g->c_row + j];
+      *x *= beta;
+      o->bound[c + i * g->c_row + j] = fabs(*x);
+    }
+}
+
+// A copy of n values as float or double, `shift` elements past a page's start.
+static void *operand(const double *from, int64_t n, bool f64, int shift) {
+  size_t size = f64 ? sizeof(double) : sizeof(float);
+  size_t bytes = ((size_t)(n + shift) * size + 4095) / 4096 * 4096;
+  char *p = aligned_alloc(4096, bytes);
+  if (!p) abort();
+  for (int64_t i = 0; i < n; i++)
+    if (f64) ((double *)p)[shift + i] = from[i];
+    else ((float *)p)[shift + i] = (float)from[i];
+  return p;
+}
+
+// The product, with each operand at an alignment of its own.
+static void *run(const DtGemm *g, const Operands *o, double beta, bool f64, int shift) {
+  int sa = shift, sb = 2 * shift % 16, sc = 3 * shift % 16;
+  void *a = operand(o->a, o->na, f64, sa), *b = operand(o->b, o->nb, f64, sb),
+       *c = operand(o->c, o->nc, f64, sc);
+  if (f64) dt_gemm_f64(g, (double *)a + sa, (double *)b + sb, (double *)c + sc, beta);
+  else dt_gemm_f32(g, (float *)a + sa, (float *)b + sb, (float *)c + sc, (float)beta);
+  size_t size = f64 ? sizeof(double) : sizeof(float);
+  memmove(c, (char *)c + (size_t)sc * size, (size_t)o->nc * size);
+  free(a), free(b);
+  return c;
+}
+
+static void compare(const DtGemm *g, const Operands *o, const void *c, bool f64, const char *way,
+                    const char *name) {
+  double eps = f64 ? 0x1p-52 : 0x1p-23;
+  for (int64_t i = 0; i < o->nc; i++) {
+    double x = f64 ? ((const double *)c)[i] : ((const float *)c)[i];
+    if (fabs(x - o->expect[i]) <= eps * (4 + sqrt((double)g->k)) * (o->bound[i] + 1e-30)) continue;
+    printf("%s %s %s: element %lld is %.17g, not %.17g\n", name, f64 ? "f64" : "f32", way,
+           (long long)i, x, o->expect[i]);
+    failures++;
+    return;
+  }
+}
+
+// As computed on one thread, against `expect`; on others and elsewhere in memory, the same bits.
+static void check_way(const DtGemm *g, const Operands *o, double beta, bool f64, const char *way,
+                      const char *name) {
+  static const int shifts[] = {0, 1, 4};
+  size_t bytes = (size_t)o->nc * (f64 ? sizeof(double) : sizeof(float));
+  void *first = NULL;
+  for (int threads = 1; threads <= 3; threads++) {
+    dt_parallel_init(threads);
+    void *c = run(g, o, beta, f64, shifts[threads - 1]);
+    if (!first) {
+      compare(g, o, first = c, f64, way, name);
+      continue;
+    }
+    if (memcmp(first, c, bytes) != 0) {
+      printf("%s %s %s: %d threads, operands shifted by %d, give other bits than 1\n", name,
+             f64 ? "f64" : "f32", way, threads, shifts[threads - 1]);
+      failures++;
+    }
+    free(c);
+  }
+  free(first);
+}
+
+static void check_type(const DtGemm *g, const Operands *o, double beta, bool f64,
+                       const char *name) {
+  static const int levels[] = {1, 3, 4};
+  static const char *const names[] = {"level 1", "level 3", "level 4"};
+  dt_gemm_use(DT_GEMM_OWN);
+  for (int l = 0; l < 3; l++)
+    if (dt_cpu_level(levels[l]) == levels[l]) check_way(g, o, beta, f64, names[l], name);
+  dt_cpu_level(0);
+  if (!f64 && dt_gemm_use(DT_GEMM_DNNL) == DT_GEMM_DNNL)
+    check_way(g, o, beta, f64, "oneDNN", name);
+  dt_gemm_use(DT_GEMM_TABLE);
+  if (!f64) check_way(g, o, beta, f64, "table", name);
+}
+
+static void check(const DtGemm *g, double beta, const char *name) {
+  Operands o = {.na = extent_of(g, 'a'), .nb = extent_of(g, 'b'), .nc = extent_of(g, 'c')};
+  o.a = malloc((size_t)o.na * sizeof(double)), o.b = malloc((size_t)o.nb * sizeof(double));
+  o.c = malloc((size_t)o.nc * sizeof(double)), o.expect = malloc((size_t)o.nc * sizeof(double));
+  o.bound = calloc((size_t)o.nc, sizeof(double));
+  // Values that float holds exactly, so that both types compute from the same operands.
+  for (int64_t i = 0; i < o.na; i++) o.a[i] = (float)random_unit();
+  for (int64_t i = 0; i < o.nb; i++) o.b[i] = (float)random_unit();
+  for (int64_t i = 0; i < o.nc; i++) o.c[i] = o.expect[i] = (float)random_unit();
+  scale_c(g, 0, &o, beta, 0);
+  naive(g, 0, &o, 0, 0, 0);
+  for (int64_t i = 0; beta == 0 && i < o.nc; i++)
+    if (o.bound[i] != 0) o.c[i] = NAN; // beta 0 must not read what it writes
+  check_type(g, &o, beta, false, name);
+  check_type(g, &o, beta, true, name);
+  free(o.a), free(o.b), free(o.c), free(o.expect), free(o.bound);
+}
+
+static DtGemm plain(int64_t m, int64_t n, int64_t k, const char *op) {
+  DtGemm g = {.m = m, .n = n, .k = k, .c_row = n};
+  g.a_row = op[0] == 'N' ? k : 1, g.a_col = op[0] == 'N' ? 1 : m;
+  g.b_row = op[1] == 'N' ? n : 1, g.b_col = op[1] == 'N' ? 1 : k;
+  return g;
+}
+
+static void check_extents(void) {
+  static const int64_t extent[] = {1, 2, 3, 7, 8, 9, 16, 31, 47, 48, 49, 97, 131, 200};
+  static const char *const ops[] = {"NN", "NT", "TN", "TT"};
+  static const double betas[] = {0, 1, 0.5};
+  for (int i = 0; i < 60; i++) {
+    DtGemm g = plain(extent[random_below(14)], extent[random_below(14)], extent[random_below(14)],
+                     ops[i % 4]);
+    check(&g, betas[i % 3], ops[i % 4]);
+  }
+  DtGemm large = plain(211, 397, 1031, "NN"), tall = plain(1511, 53, 401, "TN"),
+         wide = plain(61, 2003, 97, "NT");
+  DtGemm tiles = plain(801, 1601, 90, "NN");
+  check(&large, 0, "several blocks");
+  check(&tiles, 1, "several tiles");
+  check(&tall, 1, "tall");
+  check(&wide, 0, "wide");
+}
+
+static void check_strides(void) {
+  DtGemm g = plain(37, 61, 29, "NN");
+  g.a_row = 200, g.a_col = 3, g.b_row = 7, g.b_col = 211, g.c_row = 70;
+  check(&g, 1, "no stride is 1");
+  g = plain(40, 100, 64, "NN");
+  g.a_row = 0, g.b_col = 0, g.b_row = 1;
+  check(&g, 0, "strides of 0");
+  g = plain(33, 64, 48, "NT");
+  g.nbatch = 2, g.batch[0].count = 3, g.batch[0].a = 33 * 48, g.batch[0].c = 2 * 33 * 64;
+  g.batch[1].count = 2, g.batch[1].b = 48 * 64, g.batch[1].c = 33 * 64;
+  check(&g, 0, "batch");
+  g = plain(70, 50, 20, "TN");
+  g.nbatch = 3, g.batch[0].count = 4, g.batch[0].a = 1400, g.batch[0].b = 1000;
+  g.batch[1].count = 2, g.batch[1].c = 3500, g.batch[2].count = 3, g.batch[2].a = 7,
+  g.batch[2].b = 5;
+  check(&g, 1, "batch that adds up");
+  g = plain(48, 700, 1, "NT");
+  g.b_row = 0, g.b_col = 1, g.c_row = 900;
+  check(&g, 1, "outer product into wider rows");
+  g = plain(1, 300, 200, "NN");
+  g.a_row = 3, g.c_row = 0;
+  check(&g, 0, "one row");
+  g = plain(90, 1, 77, "NT");
+  check(&g, 0, "one column");
+  g = plain(5, 6, 0, "NN");
+  g.a_row = g.b_col = 1;
+  check(&g, 0, "empty sum");
+}
+
+// A program for a named processor computes by our own kernel, whose bits every machine has.
+static void check_named_processor(void) {
+  DtGemm g = plain(512, 768, 700, "NN");
+  Operands o = {.na = extent_of(&g, 'a'), .nb = extent_of(&g, 'b'), .nc = extent_of(&g, 'c')};
+  o.a = calloc((size_t)(o.na + o.nb + o.nc), sizeof(double)), o.b = o.a + o.na, o.c = o.b + o.nb;
+  for (int64_t i = 0; i < o.na + o.nb; i++) o.a[i] = (float)random_unit();
+  int best = dt_cpu_level(0);
+  dt_gemm_use(DT_GEMM_OWN);
+  void *own = run(&g, &o, 0, false, 0);
+  dt_cpu_level(best);
+  dt_gemm_use(DT_GEMM_TABLE);
+  void *named = run(&g, &o, 0, false, 0);
+  if (memcmp(own, named, (size_t)o.nc * sizeof(float)) != 0) {
+    printf("a named level does not give our own kernel's bits\n");
+    failures++;
+  }
+  free(own), free(named), free(o.a);
+}
+
+int main(void) {
+  check_extents();
+  check_named_processor();
+  check_strides();
+  dt_parallel_done();
+  if (failures) printf("%d failures\n", failures);
+  return failures != 0;
+}

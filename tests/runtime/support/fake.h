@@ -1,0 +1,26 @@
+// Two hand-written models, so that the runtime is tested without the compiler. What they compute is
+// plain enough to check by eye; a sample's term is added in the order of samples whatever the
+// microbatch, as a compiled model does.
+#ifndef FAKE_H
+#define FAKE_H
+
+#include "runtime/program.h"
+
+// y is learnt from x[6] by a linear map through two stacked scales; float; arrays x float32 [n, 6]
+// and y int32 [n] in [0, 10); metric "error". AdamW, batch 8 in microbatches of 3.
+extern const DtProgram fake_arrays;
+
+// The next token from the one before, a table of 16 x 16 logits; double; targets 0 are ignored, so
+// it has a count. Tokens in [0, 16), length 8. SGD with momentum, batch 4 in microbatches of 4;
+// logits to sample from.
+extern const DtProgram fake_tokens;
+
+// Set before dt_main: a step at which the loss is not a number (0: none), and microseconds that a
+// microbatch takes.
+extern int64_t fake_nan_at;
+extern int fake_delay;
+
+// Samples in a microbatch of fake_arrays' functions; its tables say 3.
+extern int fake_micro;
+
+#endif

@@ -1,0 +1,32 @@
+# In fp64 the compiled program and the interpreter give the same losses and gradient norms, three
+# optimizer steps long, microbatches and a remainder included.
+. "$(dirname "$0")/../support/lib.sh"
+text 4000 >text.txt
+tokens train.bin 4000 97
+python3 "$SRC/examples/data/make_arrays.py" mlp . 60
+python3 "$SRC/examples/data/make_arrays.py" classifier . 60
+check() {
+  local name=$1 data=$2
+  shift 2
+  echo "$name $*"
+  "$DTC" "$SRC/examples/$name.dt" --precision fp64 "$@" -o train
+  rm -f log.jsonl
+  ./train ${data:+--data "$data"} --steps 3 --log log.jsonl --quiet
+  "$DTC" "$SRC/examples/$name.dt" --precision fp64 "$@" ${data:+-D data="$data"} --interpret --steps 3 >oracle.jsonl
+  python3 - <<'PY'
+import json
+a = [json.loads(l) for l in open("log.jsonl")]
+b = [json.loads(l) for l in open("oracle.jsonl")]
+a, b = ([r for r in x if "loss" in r] for x in (a, b))
+assert len(a) == len(b) == 3, (len(a), len(b))
+for x, y in zip(a, b):
+    for k in ("loss", "grad_norm"):
+        d = abs(x[k] - y[k]) / abs(y[k])
+        assert d < 1e-11, "step %d: %s %.17g, interpreter %.17g" % (x["step"], k, x[k], y[k])
+PY
+}
+check chargpt text.txt "${SMALL_CHARGPT[@]}" -D batch=5 -D microbatch=2
+check gpt2 train.bin "${SMALL_GPT2[@]}" -D batch=3 -D microbatch=2
+check llama train.bin "${SMALL_LLAMA[@]}"
+check mlp "" -D hidden=19 -D batch=7 -D microbatch=4
+check classifier "" -D layers=2 -D dim=16 -D heads=2 -D batch=3 -D microbatch=2

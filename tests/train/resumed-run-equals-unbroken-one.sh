@@ -1,0 +1,26 @@
+# A run that was stopped and resumed gives the same bits as one that was not; so does one killed while
+# it was writing a checkpoint.
+. "$(dirname "$0")/../support/lib.sh"
+text 20000 >text.txt
+"$DTC" "$SRC/examples/chargpt.dt" "${SMALL_CHARGPT[@]}" -o train
+run() { ./train --data text.txt --threads 2 --quiet "$@"; }
+rm -rf ckpt ckpt2 w.safetensors
+run --steps 30 --export whole.safetensors
+run --steps 10 --save ckpt
+run --steps 30 --resume ckpt --export resumed.safetensors
+same whole.safetensors resumed.safetensors
+
+kills=0
+for i in $(seq 1 400); do
+  status=0
+  timeout -s KILL "0.$((RANDOM % 30 + 5))" \
+    ./train --data text.txt --threads 2 --quiet --steps 3000 --save ckpt2 --save-every 2 --keep 2 --resume ckpt2 || status=$?
+  [ $status -eq 137 ] && kills=$((kills + 1)) || [ $status -eq 0 ] || fail "status $status"
+  last=$(ls ckpt2 2>/dev/null | grep -E '^step-[0-9]+$' | sort | tail -n 1)
+  [ "$kills" -ge 10 ] && [ -n "$last" ] && break
+done
+[ "$kills" -ge 10 ] || fail "the run was never killed"
+at=$((10#${last#step-} + 4))
+run --steps $at --resume ckpt2 --export a.safetensors
+run --steps $at --export b.safetensors
+same a.safetensors b.safetensors
