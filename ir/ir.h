@@ -32,7 +32,7 @@
 #include "ir/diag.h"
 #include "ir/util.h"
 
-enum { MAX_RANK = 8, MAX_INDEX = 16 };
+enum { MAX_RANK = 8, MAX_INDEX = 16, MAX_AXIS = 4 };
 
 // Storage types. REAL is a float whose storage the precision pass has not chosen; the interpreter
 // computes everything real in float64 whatever the storage.
@@ -124,6 +124,28 @@ typedef struct Index {
   int64_t extent; // at least 1
 } Index;
 
+// How a value lies over the ranks of one mesh axis of size n. PARTIAL: the value is the reduction, by
+// `op`, over the ranks' arrays. SPLIT: element p of dimension dim belongs to rank (p / block) % n;
+// block = extent / n is the plain split, a smaller one an inner factor of a merged dimension. Where
+// extent is not a multiple of block * n, the last ranks have less.
+typedef enum ShardKind { SHARD_WHOLE, SHARD_SPLIT, SHARD_PARTIAL } ShardKind;
+typedef struct Shard {
+  uint8_t kind; // ShardKind
+  uint8_t dim; // SPLIT
+  uint8_t op; // PARTIAL: RED_SUM, RED_MAX or RED_MIN
+  int64_t block; // SPLIT
+} Shard;
+
+// What a comprehension does with one mesh axis. INDEX: each rank computes the positions of one index
+// that are its own, (position / block) % n == rank. WRITE: each rank visits all terms of a `+=` and
+// writes what falls into its share of dimension `index` of the left side.
+typedef enum AssignKind { ASSIGN_NONE, ASSIGN_INDEX, ASSIGN_WRITE } AssignKind;
+typedef struct Assign {
+  uint8_t kind; // AssignKind
+  uint8_t index; // INDEX: position of the index in the statement; WRITE: dimension of the left side
+  int64_t block;
+} Assign;
+
 // A value's part in its function.
 typedef enum Role {
   ROLE_LOCAL, // defined by a statement
@@ -137,11 +159,21 @@ typedef struct Value {
   uint8_t rank;
   int64_t extent[MAX_RANK]; // each at least 1
   Role role;
+  Shard shard[MAX_AXIS]; // for each of Module.axis; extents are those of the whole
   Id loc;
 } Value;
 int64_t value_count(const Value *v); // elements (fits int64_t; checked when made)
 
-typedef enum StmtKind { ST_COMP, ST_CALL, ST_REPEAT } StmtKind;
+// ST_CONVERT: lhs = the same elements as `from`, in lhs's Shards: how a global program changes the
+// layout of a value. ST_COLL: lhs = a collective of `from` over one mesh axis, between arrays that each
+// rank holds; pieces lie along a leading extent n, the axis's size:
+//   ALL_REDUCE      lhs and from alike
+//   ALL_GATHER      lhs has the extent n before from's: member r's array is lhs[r]
+//   REDUCE_SCATTER  from has the extent n before lhs's: member r gets the reduction of all from[r]
+//   ALL_TO_ALL      both have the extent n first: lhs[r] on member s is from[s] of member r
+typedef enum StmtKind { ST_COMP, ST_CALL, ST_REPEAT, ST_CONVERT, ST_COLL } StmtKind;
+typedef enum CollKind { COLL_ALL_REDUCE, COLL_ALL_GATHER, COLL_REDUCE_SCATTER, COLL_ALL_TO_ALL, NCOLL } CollKind;
+extern const char *const coll_name[NCOLL]; // "all_reduce" "all_gather" "reduce_scatter" "all_to_all"
 
 typedef enum ActualMode {
   ACT_WHOLE, // the value itself
@@ -186,6 +218,10 @@ typedef struct Stmt {
   Id *sub; // one expression for each dimension of lhs
   Id body;
   Call *call; // ST_CALL, ST_REPEAT
+  Assign assign[MAX_AXIS]; // ST_COMP
+  Id from; // ST_CONVERT, ST_COLL
+  CollKind coll; // ST_COLL; what reduces, by `red`: RED_SUM, RED_MAX or RED_MIN
+  uint8_t axis; // ST_COLL: of Module.axis
   Id loc;
 } Stmt;
 
@@ -217,8 +253,15 @@ typedef struct Param {
   bool decay; // weight decay reaches it (barred unless told otherwise)
   InitKind init;
   double init_a, init_b; // normal: mean, deviation; uniform: low, high; const: value
+  Shard shard[MAX_AXIS]; // where its elements live
   Id loc;
 } Param;
+
+// A mesh axis over which the program itself is cut: tp, cp. Its degree is known when dtc runs.
+typedef struct Axis {
+  Str name;
+  int64_t size; // at least 2: an axis of one rank is left out
+} Axis;
 
 typedef enum DataKind { DATA_NONE, DATA_TOKENS, DATA_BYTES, DATA_ARRAYS } DataKind;
 typedef enum OptKind { OPT_SGD, OPT_ADAM, OPT_ADAMW } OptKind;
@@ -276,6 +319,7 @@ typedef struct Module {
   VEC(Id) arg; // pool of expression arguments
   VEC(Fn) fn;
   VEC(Param) param;
+  VEC(Axis) axis; // at most MAX_AXIS
   VEC(Str) metric; // names, in result order after the loss
   VEC(DataRange) range;
   uint32_t ndata; // data arguments of the loss
