@@ -1,0 +1,95 @@
+// What ranks say to one another.
+//
+// The world is `size` ranks on the mesh (tp, cp, dp, pp), numbered tp fastest:
+//   rank = tp + TP * (cp + CP * (dp + DP * pp))
+// A group is the ranks that differ in some of the axes only, in the order of their ranks. All
+// members call the same operations of a group in the same order. Sums are taken over the members in
+// their order, element by element, so that every member gets the same bits, however an array is cut.
+//
+// Operations are posted to one thread, which carries them out in the order of posting, and are
+// waited for by their tickets: between post and wait the arrays belong to the operation. Where a
+// peer is lost or silent, the process prints who, which operation and where in the source, and ends
+// with status 69: no function returns an error for that.
+#ifndef DTC_RUNTIME_COMM_H
+#define DTC_RUNTIME_COMM_H
+
+#include "runtime/error.h"
+#include "runtime/program.h"
+
+enum { DT_AXIS_TP, DT_AXIS_CP, DT_AXIS_DP, DT_AXIS_PP, DT_AXES };
+extern const char *const dt_axis_name[DT_AXES]; // "tp" "cp" "dp" "pp"
+
+// Where this process is: every field is known before the first operation.
+typedef struct DtWorld {
+  int rank, size;
+  int degree[DT_AXES], coord[DT_AXES];
+} DtWorld;
+extern DtWorld dt_world;
+
+// Members of a group by number; the process itself is number `me`.
+typedef struct DtGroup {
+  int n, me;
+  const int *rank; // of each member, ascending
+  const char *axes; // "tp", "cp,dp", ...: for messages and the profile
+  int id;
+} DtGroup;
+
+// The group of ranks that agree with this one in all axes but those in `mask` (1 << DT_AXIS_TP |
+// ...). Groups are made at start and live as long as the process.
+const DtGroup *dt_group(unsigned mask);
+// Members of a group cut into consecutive parts of `part` members (part divides n), and the group of
+// members with the same number within their parts: ZeRO groups and what replicates them.
+const DtGroup *dt_group_within(const DtGroup *g, int part);
+const DtGroup *dt_group_across(const DtGroup *g, int part);
+
+// What an operation is for, told in messages and the profile. Strings live as long as the program.
+typedef struct DtNote {
+  const char *what; // "blocks.*.mlp.fc.weight"
+  int64_t layer; // which of a stack, or -1
+  const char *source; // "gpt2.dt:14"; NULL: none
+} DtNote;
+
+typedef enum DtReduce { DT_SUM, DT_MAX, DT_MIN } DtReduce;
+typedef uint64_t DtTicket;
+
+// `count` elements of `type` in each array unless said otherwise. In place (out == in, or out at the
+// member's own piece of in) is fine where sizes allow it. A group of one copies.
+// out = the reduction of all members' in.
+DtTicket dt_all_reduce(const DtGroup *g, DtType type, DtReduce op, const void *in, void *out,
+                       int64_t count, DtNote note);
+// Pieces: member k's is elements [k * c, min(count, (k + 1) * c)), c = ceil(count / n).
+// `in` has count elements, out this member's piece.
+DtTicket dt_reduce_scatter(const DtGroup *g, DtType type, DtReduce op, const void *in, void *out,
+                           int64_t count, DtNote note);
+// `in` is this member's piece, out has count elements.
+DtTicket dt_all_gather(const DtGroup *g, DtType type, const void *in, void *out, int64_t count,
+                       DtNote note);
+// Both have n equal parts, `count` elements in all: part k of out comes from member k.
+DtTicket dt_all_to_all(const DtGroup *g, DtType type, const void *in, void *out, int64_t count,
+                       DtNote note);
+// Everybody has member `root`'s array.
+DtTicket dt_broadcast(const DtGroup *g, DtType type, int root, void *data, int64_t count,
+                      DtNote note);
+// Between two members; sends and receives of a pair match in their order. A send may wait for its
+// receive.
+DtTicket dt_send(const DtGroup *g, int to, DtType type, const void *data, int64_t count,
+                 DtNote note);
+DtTicket dt_recv(const DtGroup *g, int from, DtType type, void *data, int64_t count, DtNote note);
+void dt_wait(DtTicket t);
+void dt_barrier(const DtGroup *g);
+
+// The least of `status` that is not 0 over all ranks, or 0: for agreeing that something failed
+// anywhere (a file that cannot be written, a stop signal) before anybody goes on. Blocks.
+int dt_agree(int status);
+
+// Finds out who this process is and connects: `ranks` > 0 starts that many local processes, of which
+// the caller goes on in one (each child returns from here as a rank; the parent never returns: it
+// waits, and exits with the status that the ranks agree on); 0: the environment says (torchrun's,
+// Slurm's, mpirun's variables), or this is the only rank. 78 where the world does not fit the mesh.
+int dt_comm_start(const DtProgram *p, int ranks, double timeout, DtError *e);
+// Whether all ranks run the same build with the same layout, options and data: 76 names the first
+// that differs and in what. `text` is a line for each thing compared, "what: value".
+int dt_comm_handshake(const char *text, DtError *e);
+void dt_comm_stop(void);
+
+#endif
