@@ -9,11 +9,13 @@ enum {
   DT_EXIT_USAGE = 64,
   DT_EXIT_CONTENT = 65, // data, weights or checkpoint do not hold what they should
   DT_EXIT_MISSING = 66, // an input is not there
+  DT_EXIT_PEER = 69, // a peer was lost or silent
   DT_EXIT_BUG = 70,
   DT_EXIT_OS = 71,        // the system refuses memory, threads, ...
   DT_EXIT_CREATE = 73,    // an output cannot be created
   DT_EXIT_IO = 74,        // reading or writing failed
   DT_EXIT_STOPPED = 75,   // a signal; state saved where --save says so
+  DT_EXIT_DISAGREE = 76,  // ranks run other builds, layouts, options or data
   DT_EXIT_MISFIT = 78,    // the launch does not fit the program
   DT_EXIT_NOT_FINITE = 79 // loss or gradient norm
 };

@@ -95,6 +95,7 @@ typedef struct DtProgram {
   DtEntry *count, *step, *eval, *norm, *update, *sample;
   int64_t sample_length, sample_vocab; // sample: T and V; NULL sample: not a model over tokens
   const char *listing; // the program's buffers and functions, as --info prints them
+  int tp, cp, pp; // mesh degrees that the program was compiled for; 0 means 1
 } DtProgram;
 
 extern const DtProgram dt_program;
