@@ -1,4 +1,5 @@
 # Every fuzz harness for a few seconds, under the sanitizers. A long run: FUZZ_SECONDS=600 tests/fuzz/short.sh BUILD.
+# FUZZ_ONLY=tokens runs that one.
 . "$(dirname "$0")/../support/lib.sh"
 seconds=${FUZZ_SECONDS:-10}
 export UBSAN_OPTIONS=halt_on_error=1
@@ -23,6 +24,7 @@ objects runtime "$SRC"/runtime/*.c
 
 for harness in "$SRC"/tests/fuzz/fuzz_*.c; do
   name=$(basename "$harness" .c)
+  [ "${FUZZ_ONLY:-${name#fuzz_}}" = "${name#fuzz_}" ] || continue
   clang-14 "${flags[@]}" -fsanitize=fuzzer "$harness" compiler/lib.a runtime/lib.a -lm -lpthread -o "$name" ||
     fail "cannot build $name"
   mkdir -p "corpus.$name"
