@@ -1,0 +1,215 @@
+// Runs a pipeline's table on all stages in lock step, with sends that wait for their receives. It
+// knows what the work needs and nothing of how the table was made.
+#include "runtime/pipeline.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { IDLE = -1 }; // a slot or buffer that holds nothing
+
+typedef struct {
+  const DtPipe *p;
+  int P, C, first, stride;
+  int64_t *at; // by stage: its next operation
+  int32_t *slot, *slot_base; // microbatch that each slot holds; by chunk: its first slot
+  int32_t *in[DT_PIPE_MESSAGES], *in_base[DT_PIPE_MESSAGES];
+  int32_t *out[DT_PIPE_MESSAGES], *out_base[DT_PIPE_MESSAGES];
+  int32_t *done[DT_PIPE_COMPUTED]; // by chunk: microbatches that are through
+  char *message;
+  size_t size;
+} Check;
+
+static const char *const work_name[] = {"forward", "backward", "weight gradients", "send", "receive"};
+static const char *const message_name[] = {"activation", "gradient"};
+
+static int rank_of(const Check *x, int stage) { return x->first + x->stride * stage; }
+
+static void describe(const Check *x, int stage, const DtPipeOp *op, char *text, size_t size) {
+  if (op->work < DT_PIPE_COMPUTED)
+    snprintf(text, size, "rank %d (stage %d), %s of chunk %d, microbatch %d", rank_of(x, stage), stage,
+             work_name[op->work], op->chunk, op->micro);
+  else
+    snprintf(text, size, "rank %d (stage %d), %s of the %s of chunk %d, microbatch %d %s rank %d (stage %d)",
+             rank_of(x, stage), stage, work_name[op->work], message_name[op->message], op->chunk, op->micro,
+             op->work == DT_PIPE_SEND ? "to" : "from", rank_of(x, op->peer), op->peer);
+}
+
+static bool fail(Check *x, int stage, const DtPipeOp *op, const char *what) {
+  char text[200];
+  describe(x, stage, op, text, sizeof text);
+  snprintf(x->message, x->size, "%s: %s", text, what);
+  return false;
+}
+
+static bool fail_two(Check *x, int s, const DtPipeOp *a, int t, const DtPipeOp *b, const char *what) {
+  char one[200], two[200];
+  describe(x, s, a, one, sizeof one);
+  if (b) describe(x, t, b, two, sizeof two);
+  else snprintf(two, sizeof two, "rank %d (stage %d), which has finished", rank_of(x, t), t);
+  snprintf(x->message, x->size, "%s: %s; and %s", what, one, two);
+  return false;
+}
+
+static const DtPipeOp *head(const Check *x, int s) {
+  const DtPipeStage *t = &x->p->stage[s];
+  return x->at[s] < t->n ? &t->op[x->at[s]] : NULL;
+}
+
+static int32_t *pool(int32_t *of, const int32_t *base, int chunk, int32_t i) {
+  return i >= 0 && base[chunk] + i < base[chunk + 1] ? &of[base[chunk] + i] : NULL;
+}
+
+// The buffer that the work reads and the one that it fills; NULL where it has none.
+static bool boundary_buffers(Check *x, int s, const DtPipeOp *op, int message, bool gets, bool gives) {
+  int32_t *in = pool(x->in[message], x->in_base[message], op->chunk, op->in);
+  int32_t *out = pool(x->out[message], x->out_base[message], op->chunk, op->out);
+  if (gets && (!in || *in != op->micro)) return fail(x, s, op, "what it needs has not been received");
+  if (gives && (!out || *out != IDLE)) return fail(x, s, op, "the buffer that it fills is waiting to be sent");
+  if (gets) *in = IDLE;
+  if (gives) *out = op->micro;
+  return true;
+}
+
+static bool compute(Check *x, int s, const DtPipeOp *op) {
+  int c = op->chunk, m = op->micro;
+  bool splits = dt_pipe_splits(&x->p->shape), only = x->p->shape.kind == DT_PIPE_FORWARD;
+  if (c < 0 || c >= x->C || c % x->P != s) return fail(x, s, op, "the chunk is another stage's");
+  if (m != x->done[op->work][c]) return fail(x, s, op, "out of the order of microbatches");
+  int32_t *slot = pool(x->slot, x->slot_base, c, op->slot);
+  if (!slot) return fail(x, s, op, "no such slot");
+  if (op->work == DT_PIPE_F ? *slot != IDLE : *slot != m)
+    return fail(x, s, op, op->work == DT_PIPE_F ? "its slot is in use" : "its slot holds something else");
+  if (op->work == DT_PIPE_W && x->done[DT_PIPE_B][c] <= m) return fail(x, s, op, "before its backward");
+  bool first = c == 0, last = c == x->C - 1, alone = x->P == 1;
+  if (op->work == DT_PIPE_F && !boundary_buffers(x, s, op, DT_PIPE_ACT, !first && !alone, !last && !alone))
+    return false;
+  if (op->work == DT_PIPE_B && !boundary_buffers(x, s, op, DT_PIPE_GRAD, !last && !alone, !first && !alone))
+    return false;
+  if (op->work == DT_PIPE_F && !only) *slot = m;
+  if (op->work == (splits ? DT_PIPE_W : DT_PIPE_B)) *slot = IDLE;
+  x->done[op->work][c]++;
+  return true;
+}
+
+static bool exchange(Check *x, int s, const DtPipeOp *send, const DtPipeOp *recv) {
+  int k = send->message, to = k == DT_PIPE_ACT ? send->chunk + 1 : send->chunk - 1;
+  if (to < 0 || to >= x->C || send->chunk % x->P != s || to % x->P != send->peer)
+    return fail(x, s, send, "nobody expects it");
+  int32_t *out = pool(x->out[k], x->out_base[k], send->chunk, send->out);
+  int32_t *in = pool(x->in[k], x->in_base[k], to, recv->in);
+  if (!out || *out != send->micro) return fail(x, s, send, "it has not been computed");
+  if (!in || *in != IDLE) return fail(x, send->peer, recv, "its buffer is in use");
+  *out = IDLE;
+  *in = recv->micro;
+  return true;
+}
+
+static bool same_message(const DtPipeOp *a, const DtPipeOp *b) {
+  return a->message == b->message && a->chunk == b->chunk && a->micro == b->micro;
+}
+
+// Runs stage s as far as it goes. False where the table is wrong.
+static bool advance(Check *x, int s, bool *moved) {
+  for (const DtPipeOp *op; (op = head(x, s)); *moved = true) {
+    if (op->work < DT_PIPE_COMPUTED) {
+      if (!compute(x, s, op)) return false;
+      x->at[s]++;
+      continue;
+    }
+    if (op->peer < 0 || op->peer >= x->P || op->peer == s) return fail(x, s, op, "no such stage");
+    const DtPipeOp *other = head(x, op->peer);
+    bool meets = other && other->work >= DT_PIPE_COMPUTED && other->work != op->work && other->peer == s;
+    if (!meets) return true;
+    if (!same_message(op, other)) return fail_two(x, s, op, op->peer, other, "two ranks differ in what comes next");
+    const DtPipeOp *send = op->work == DT_PIPE_SEND ? op : other, *recv = op->work == DT_PIPE_SEND ? other : op;
+    if (!exchange(x, recv->peer, send, recv)) return false;
+    x->at[s]++;
+    x->at[op->peer]++;
+  }
+  return true;
+}
+
+// Nobody moves. Somebody waits for one that has finished, or they wait in a circle.
+static bool explain(Check *x) {
+  int s = 0;
+  while (s < x->P && !head(x, s)) s++;
+  if (s == x->P) return true;
+  for (int steps = 0; steps <= x->P; steps++) { // once around from anywhere ends on the circle
+    const DtPipeOp *op = head(x, s);
+    if (!head(x, op->peer)) return fail_two(x, s, op, op->peer, NULL, "a message without its other end");
+    s = op->peer;
+  }
+  const DtPipeOp *op = head(x, s);
+  return fail_two(x, s, op, op->peer, head(x, op->peer), "ranks wait for one another in a circle");
+}
+
+static bool everything_done(Check *x) {
+  int kinds = x->p->shape.kind == DT_PIPE_FORWARD ? 1 : dt_pipe_splits(&x->p->shape) ? 3 : 2;
+  for (int k = 0; k < kinds; k++)
+    for (int c = 0; c < x->C; c++) {
+      if (x->done[k][c] == x->p->shape.micro) continue;
+      snprintf(x->message, x->size, "rank %d (stage %d): %s of chunk %d is done for %d of %d microbatches",
+               rank_of(x, c % x->P), c % x->P, work_name[k], c, x->done[k][c], x->p->shape.micro);
+      return false;
+    }
+  return true;
+}
+
+// By chunk the first of its pool, with the end of the last; the pool's members, all idle.
+static int32_t *make_pool(int C, const int32_t *count, int32_t **base) {
+  int64_t n = 0;
+  *base = malloc(((size_t)C + 1) * sizeof **base);
+  if (!*base) return NULL;
+  for (int c = 0; c < C; c++) {
+    (*base)[c] = (int32_t)n;
+    n += count[c];
+  }
+  (*base)[C] = (int32_t)n;
+  int32_t *of = malloc((size_t)(n + 1) * sizeof *of);
+  for (int64_t i = 0; of && i < n; i++) of[i] = IDLE;
+  return of;
+}
+
+static bool prepare(Check *x) {
+  x->at = calloc((size_t)x->P, sizeof *x->at);
+  x->slot = make_pool(x->C, x->p->slots, &x->slot_base);
+  bool ok = x->at && x->slot;
+  for (int k = 0; k < DT_PIPE_MESSAGES; k++) {
+    x->in[k] = make_pool(x->C, x->p->in[k], &x->in_base[k]);
+    x->out[k] = make_pool(x->C, x->p->out[k], &x->out_base[k]);
+    ok = ok && x->in[k] && x->out[k];
+  }
+  for (int k = 0; k < DT_PIPE_COMPUTED; k++) {
+    x->done[k] = calloc((size_t)x->C, sizeof **x->done);
+    ok = ok && x->done[k];
+  }
+  if (!ok) snprintf(x->message, x->size, "no memory to check the pipeline's schedule");
+  return ok;
+}
+
+static void release(Check *x) {
+  free(x->at);
+  free(x->slot);
+  free(x->slot_base);
+  for (int k = 0; k < DT_PIPE_MESSAGES; k++) {
+    free(x->in[k]);
+    free(x->in_base[k]);
+    free(x->out[k]);
+    free(x->out_base[k]);
+  }
+  for (int k = 0; k < DT_PIPE_COMPUTED; k++) free(x->done[k]);
+}
+
+bool dt_pipe_check(const DtPipe *p, int first, int stride, char *message, size_t size) {
+  Check x = {.p = p, .P = p->shape.stages, .C = dt_pipe_chunks(&p->shape), .first = first,
+             .stride = stride, .message = message, .size = size};
+  bool ok = prepare(&x);
+  for (bool moved = true; ok && moved;) {
+    moved = false;
+    for (int s = 0; ok && s < x.P; s++) ok = advance(&x, s, &moved);
+  }
+  ok = ok && explain(&x) && everything_done(&x);
+  release(&x);
+  return ok;
+}

@@ -1,0 +1,203 @@
+// Every schedule for up to 8 stages and 20 microbatches: it runs without waiting for ever, its length is
+// the known one, and it keeps within its memory. Tables with a planted fault are refused by name.
+#include "runtime/pipeline.h"
+#include "support/check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char text[800];
+
+static void say(const DtPipeShape *s, const char *what) {
+  fprintf(stderr, "%s, %d stages of %d, %d microbatches: %s\n", dt_pipe_name[s->kind], s->stages,
+          s->chunks, s->micro, what);
+}
+
+// Time until all is done under unit costs, F 1, B and W 1 each; 0: no closed form.
+static int64_t known_length(const DtPipeShape *s) {
+  int64_t P = s->stages, M = s->micro, V = s->chunks;
+  if (s->kind == DT_PIPE_FORWARD) return V == 1 || M % P == 0 ? V * M + P - 1 : 0;
+  if (s->kind == DT_PIPE_ZB) return M >= P ? 3 * M + P - 1 : 2 * P - 1 + 2 * M;
+  return V == 1 || M % P == 0 ? 3 * (V * M + P - 1) : 0;
+}
+
+static int32_t most_held(const DtPipeShape *s, int stage) {
+  int32_t P = s->stages, M = s->micro, V = s->chunks, cap = V * M;
+  if (s->kind == DT_PIPE_FORWARD) return 1;
+  if (s->kind == DT_PIPE_1F1B) cap = P - stage;
+  if (s->kind == DT_PIPE_ZB) cap = P;
+  if (s->kind == DT_PIPE_INTERLEAVED) cap = 2 * (P - stage - 1) + (V - 1) * P + 1;
+  return cap < V * M ? cap : V * M;
+}
+
+static void check_shape(const DtPipeShape *s) {
+  DtPipe *p = dt_pipe_make(s);
+  CHECK(p);
+  if (!p) return;
+  bool good = dt_pipe_check(p, 0, 1, text, sizeof text);
+  if (!good) say(s, text);
+  CHECK(good);
+  int64_t want = known_length(s);
+  if (want && p->length != want) say(s, "not of the known length");
+  CHECK(!want || p->length == want);
+  for (int i = 0; i < s->stages; i++) {
+    int32_t slots = 0;
+    CHECK(p->held[i] <= most_held(s, i));
+    for (int c = i; c < dt_pipe_chunks(s); c += s->stages) slots += p->slots[c];
+    CHECK(slots >= p->held[i]);
+    if (s->chunks == 1) CHECK(slots == p->held[i]);
+  }
+  dt_pipe_free(p);
+}
+
+static void check_all(void) {
+  for (int k = 0; k < DT_PIPE_KINDS; k++)
+    for (int P = 1; P <= 8; P++)
+      for (int V = 1; V <= 4; V++)
+        for (int M = 1; M <= 20; M++) {
+          bool many = k == DT_PIPE_INTERLEAVED || k == DT_PIPE_FORWARD;
+          if (V > 1 && (!many || P == 1)) continue;
+          check_shape(&(DtPipeShape){.kind = (DtPipeKind)k, .stages = P, .chunks = V, .micro = M});
+        }
+}
+
+static void check_bubble(void) {
+  for (int P = 1; P <= 8; P++)
+    for (int M = 1; M <= 20; M++) {
+      DtPipe *p = dt_pipe_make(&(DtPipeShape){.kind = DT_PIPE_1F1B, .stages = P, .chunks = 1, .micro = M});
+      CHECK(p);
+      if (!p) return;
+      DtPipeBubble b = dt_pipe_bubble(p);
+      CHECK(b.idle * (M + P - 1) == b.all * (P - 1));
+      dt_pipe_free(p);
+    }
+}
+
+// Costs as they come: no schedule depends on all being equal.
+static void check_uneven(void) {
+  uint64_t random = 12345;
+  for (int round = 0; round < 300; round++) {
+    int64_t cost[3][32];
+    for (int i = 0; i < 96; i++) {
+      random = random * 6364136223846793005u + 1442695040888963407u;
+      cost[i / 32][i % 32] = 1 + (int64_t)(random >> 33) % (round % 3 ? 20 : 1000);
+    }
+    DtPipeShape s = {.kind = (DtPipeKind)(round % DT_PIPE_KINDS), .stages = 1 + round % 8, .chunks = 1,
+                     .micro = 1 + round % 23, .cost = {cost[0], cost[1], cost[2]}};
+    if (s.stages > 1 && (s.kind == DT_PIPE_INTERLEAVED || s.kind == DT_PIPE_FORWARD))
+      s.chunks = 1 + round / 8 % 4;
+    DtPipe *p = dt_pipe_make(&s);
+    CHECK(p);
+    if (!p) return;
+    bool good = dt_pipe_check(p, 0, 1, text, sizeof text);
+    if (!good) say(&s, text);
+    CHECK(good);
+    for (int i = 0; i < s.stages; i++) CHECK(p->held[i] <= most_held(&s, i));
+    dt_pipe_free(p);
+  }
+}
+
+static int64_t find(const DtPipe *p, int stage, DtPipeWork work, int nth) {
+  for (int64_t i = 0; i < p->stage[stage].n; i++)
+    if (p->stage[stage].op[i].work == work && nth-- == 0) return i;
+  return -1;
+}
+
+static void swap(DtPipe *p, int stage, int64_t a, int64_t b) {
+  DtPipeOp *op = p->stage[stage].op, t = op[a];
+  op[a] = op[b];
+  op[b] = t;
+}
+
+static void drop(DtPipe *p, int stage, int64_t at) {
+  DtPipeStage *t = &p->stage[stage];
+  memmove(t->op + at, t->op + at + 1, (size_t)(--t->n - at) * sizeof *t->op);
+}
+
+static DtPipe *sample(DtPipeKind kind) {
+  return dt_pipe_make(&(DtPipeShape){.kind = kind, .stages = 3, .chunks = 1, .micro = 5});
+}
+
+// The table with the fault is refused, and the message has the parts.
+static void refused(DtPipe *p, const char *a, const char *b) {
+  text[0] = 0;
+  CHECK(!dt_pipe_check(p, 2, 4, text, sizeof text));
+  CHECK_SAYS(text, a);
+  CHECK_SAYS(text, b);
+  dt_pipe_free(p);
+}
+
+static void check_faults(void) {
+  DtPipe *p = sample(DT_PIPE_GPIPE); // two sends swapped: which two ranks, and what each does
+  p->stage[0].op[find(p, 0, DT_PIPE_SEND, 1)].micro = 2;
+  p->stage[0].op[find(p, 0, DT_PIPE_SEND, 2)].micro = 1;
+  refused(p, "rank 2 (stage 0), send of the activation of chunk 0, microbatch 2 to rank 6",
+          "rank 6 (stage 1), receive of the activation of chunk 0, microbatch 1 from rank 2");
+  p = sample(DT_PIPE_FORWARD); // the last send left out
+  drop(p, 0, find(p, 0, DT_PIPE_SEND, 4));
+  refused(p, "without its other end: rank 6 (stage 1), receive of the activation of chunk 0, microbatch 4",
+          "rank 2 (stage 0), which has finished");
+  p = sample(DT_PIPE_GPIPE); // a send left out: its receiver meets the next one
+  drop(p, 0, find(p, 0, DT_PIPE_SEND, 1));
+  refused(p, "rank 2 (stage 0), send of the activation of chunk 0, microbatch 2",
+          "rank 6 (stage 1), receive of the activation of chunk 0, microbatch 1");
+  p = sample(DT_PIPE_1F1B); // the same where both wait for it
+  drop(p, 0, find(p, 0, DT_PIPE_SEND, 4));
+  refused(p, "in a circle: rank 2 (stage 0), receive of the gradient of chunk 1, microbatch 2",
+          "rank 6 (stage 1), receive of the activation of chunk 0, microbatch 4");
+  p = sample(DT_PIPE_1F1B); // a receive left out
+  drop(p, 1, find(p, 1, DT_PIPE_RECV, 0));
+  refused(p, "rank 6 (stage 1), forward of chunk 1, microbatch 0", "has not been received");
+  p = sample(DT_PIPE_1F1B); // a send before the receive that its receiver waits in
+  int64_t first = find(p, 1, DT_PIPE_SEND, 0), next = find(p, 1, DT_PIPE_RECV, 0);
+  swap(p, 1, first, next);
+  refused(p, "rank", "stage 1");
+  p = sample(DT_PIPE_ZB); // weight gradients out of order
+  swap(p, 1, find(p, 1, DT_PIPE_W, 0), find(p, 1, DT_PIPE_W, 1));
+  refused(p, "rank 6 (stage 1), weight gradients of chunk 1, microbatch 1", "order of microbatches");
+  p = sample(DT_PIPE_1F1B); // one slot too few
+  p->stage[0].op[find(p, 0, DT_PIPE_F, 1)].slot = 0;
+  refused(p, "forward of chunk 0, microbatch 1", "its slot is in use");
+  p = sample(DT_PIPE_GPIPE); // backward before what it waits for
+  swap(p, 0, find(p, 0, DT_PIPE_B, 0), find(p, 0, DT_PIPE_RECV, 0));
+  refused(p, "rank 2 (stage 0), backward of chunk 0, microbatch 0", "has not been received");
+  p = sample(DT_PIPE_GPIPE);
+  drop(p, 2, find(p, 2, DT_PIPE_F, 4));
+  refused(p, "rank 10 (stage 2)", "chunk 2");
+}
+
+static void check_parse(void) {
+  DtPipeKind kind;
+  int chunks;
+  CHECK(dt_pipe_parse("1f1b", &kind, &chunks) && kind == DT_PIPE_1F1B && chunks == 1);
+  CHECK(dt_pipe_parse("interleaved", &kind, &chunks) && kind == DT_PIPE_INTERLEAVED && chunks == 2);
+  CHECK(dt_pipe_parse("interleaved:3", &kind, &chunks) && kind == DT_PIPE_INTERLEAVED && chunks == 3);
+  CHECK(!dt_pipe_parse("interleaved:", &kind, &chunks) && !dt_pipe_parse("interleaved:0", &kind, &chunks));
+  CHECK(!dt_pipe_parse("forward", &kind, &chunks) && !dt_pipe_parse("1f1b:2", &kind, &chunks));
+}
+
+static void check_drawing(void) {
+  DtPipe *p = dt_pipe_make(&(DtPipeShape){.kind = DT_PIPE_1F1B, .stages = 2, .chunks = 1, .micro = 3});
+  char *drawn = p ? dt_pipe_draw(p, 200) : NULL;
+  CHECK(drawn);
+  if (drawn) {
+    CHECK_SAYS(drawn, "1f1b: 2 stages, 3 microbatches: bubble 1/4 = 25.00%\n");
+    CHECK_SAYS(drawn, "stage 0   |F0 F1 ......B0--- F2 B1--- ...B2--- | bubble 25.00%, holds 2\n");
+    CHECK_SAYS(drawn, "stage 1   |...F0 B0--- F1 B1--- F2 B2--- ......| bubble 25.00%, holds 1\n");
+  }
+  free(drawn);
+  dt_pipe_free(p);
+  CHECK(!dt_pipe_make(&(DtPipeShape){.kind = DT_PIPE_1F1B, .stages = 2, .chunks = 2, .micro = 3}));
+  CHECK(!dt_pipe_make(&(DtPipeShape){.kind = DT_PIPE_GPIPE, .stages = 2, .chunks = 1, .micro = 0}));
+}
+
+int main(void) {
+  check_all();
+  check_bubble();
+  check_uneven();
+  check_faults();
+  check_parse();
+  check_drawing();
+  return check_done();
+}
