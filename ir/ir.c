@@ -305,6 +305,10 @@ void fn_comp(Module *m, Fn *f, Id lhs, const Id *sub, bool acc, Red red, const I
   PUSH(m->arena, f->stmt, s);
 }
 
+Str rank_arg_name(const Module *m, uint32_t axis) {
+  return str_printf("rank.%s", m->axis.at[axis].name);
+}
+
 Fn *entry_fn(Module *m, Entry e) { return m->entry[e] == NONE ? NULL : &m->fn.at[m->entry[e]]; }
 
 Id fn_find(const Module *m, Str name) {

@@ -32,7 +32,7 @@
 #include "ir/diag.h"
 #include "ir/util.h"
 
-enum { MAX_RANK = 8, MAX_INDEX = 16, MAX_AXIS = 4 };
+enum { MAX_RANK = 8, MAX_INDEX = 16, MAX_AXIS = 4, MAX_AXIS_SIZE = 1 << 20 };
 
 // Storage types. REAL is a float whose storage the precision pass has not chosen; the interpreter
 // computes everything real in float64 whatever the storage.
@@ -174,6 +174,7 @@ int64_t value_count(const Value *v); // elements (fits int64_t; checked when mad
 typedef enum StmtKind { ST_COMP, ST_CALL, ST_REPEAT, ST_CONVERT, ST_COLL } StmtKind;
 typedef enum CollKind { COLL_ALL_REDUCE, COLL_ALL_GATHER, COLL_REDUCE_SCATTER, COLL_ALL_TO_ALL, NCOLL } CollKind;
 extern const char *const coll_name[NCOLL]; // "all_reduce" "all_gather" "reduce_scatter" "all_to_all"
+static inline bool coll_reduces(CollKind k) { return k == COLL_ALL_REDUCE || k == COLL_REDUCE_SCATTER; }
 
 typedef enum ActualMode {
   ACT_WHOLE, // the value itself
@@ -320,6 +321,7 @@ typedef struct Module {
   VEC(Fn) fn;
   VEC(Param) param;
   VEC(Axis) axis; // at most MAX_AXIS
+  bool spmd; // local form (passes/localise.c): extents of values are those of one rank
   VEC(Str) metric; // names, in result order after the loss
   VEC(DataRange) range;
   uint32_t ndata; // data arguments of the loss
@@ -368,6 +370,7 @@ Stmt *fn_stmt(Module *m, Fn *f, StmtKind kind, Id loc); // appended, zeroed; val
 void fn_comp(Module *m, Fn *f, Id lhs, const Id *sub, bool acc, Red red, const Index *index,
              uint32_t nfree, uint32_t nindex, Id body, Id loc);
 Fn *entry_fn(Module *m, Entry e); // NULL where absent
+Str rank_arg_name(const Module *m, uint32_t axis); // "rank.tp": a function's int scalar, in the local form
 Id fn_find(const Module *m, Str name); // NONE where absent
 Id value_find(const Fn *f, Str name); // NONE where absent
 

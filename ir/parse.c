@@ -36,6 +36,38 @@ static bool type(Parser *p, Dtype *t, Shape *s) {
   return p_expect(p, ']', "`]`") && shape_fits(p, at, *t, s);
 }
 
+// shard = '@' AXIS ('split' DIM block | 'sum' | 'max' | 'min')
+static bool shard(Parser *p, const Shape *s, Shard *all) {
+  const Token *t = tok(p);
+  uint32_t axis, dim;
+  next(p);
+  if (!p_axis(p, &axis)) return false;
+  Shard *one = &all[axis];
+  if (one->kind != SHARD_WHOLE)
+    return p_fail(p, t, "axis `%s` is here already", p->m->axis.at[axis].name);
+  for (int red = RED_SUM; red <= RED_MIN; red++) {
+    if (red == RED_MEAN || !accept_word(p, red_name[red])) continue;
+    *one = (Shard){.kind = SHARD_PARTIAL, .op = (uint8_t)red};
+    return true;
+  }
+  t = tok(p);
+  if (!accept_word(p, "split"))
+    return p_fail(p, t, "expected `split`, `sum`, `max` or `min`, found %s", token_text(p->a, t));
+  t = tok(p);
+  if (!p_small(p, &dim)) return false;
+  if (dim >= s->rank) return p_fail(p, t, "there is no dimension %u", dim);
+  *one = (Shard){.kind = SHARD_SPLIT, .dim = (uint8_t)dim};
+  return p_block(p, s->extent[dim], axis, &one->block);
+}
+
+// shards = {shard}, up to what a statement does with an axis
+static bool shards(Parser *p, const Shape *s, Shard *all) {
+  memset(all, 0, MAX_AXIS * sizeof *all);
+  while (p_axis_here(p) && !is_word(ahead(p, 2), "write"))
+    if (!shard(p, s, all)) return false;
+  return true;
+}
+
 static Id declare(Parser *p, const Token *t, Dtype type, const Shape *s, Role role, Id where) {
   if (value_find(p->f, t->text) != NONE) {
     p_fail(p, t, "`%s` is declared already", t->text);
@@ -44,17 +76,20 @@ static Id declare(Parser *p, const Token *t, Dtype type, const Shape *s, Role ro
   return fn_value(p->m, p->f, t->text, type, s->extent, s->rank, role, where);
 }
 
-// declaration = NAME ':' type loc
+// declaration = NAME ':' type shards loc
 static Id declaration(Parser *p, Role role) {
   const Token *t = tok(p);
   Str text;
   Dtype dt;
   Shape s;
+  Shard all[MAX_AXIS];
   Id where;
-  if (!p_name(p, "a name", &text) || !p_expect(p, ':', "`:` and a type") || !type(p, &dt, &s))
+  if (!p_name(p, "a name", &text) || !p_expect(p, ':', "`:` and a type") || !type(p, &dt, &s) ||
+      !shards(p, &s, all))
     return NONE;
   if (role != ROLE_LOCAL && !p_loc(p, &where)) return NONE;
   Id v = declare(p, t, dt, &s, role, 0);
+  if (v != NONE) memcpy(p->f->value.at[v].shard, all, sizeof all);
   if (v != NONE && role != ROLE_LOCAL) p->f->value.at[v].loc = where;
   return v;
 }
@@ -75,9 +110,10 @@ static int64_t whole_extent(const Parser *p, Id e) {
   return n;
 }
 
-// After a left side's subscripts: ':' DTYPE, which declares it.
+// After a left side's subscripts: ':' DTYPE shards, which declares it.
 static Id declare_lhs(Parser *p, const Token *t, const Id *sub, uint32_t rank) {
   Dtype dt;
+  Shard all[MAX_AXIS];
   Shape s = {.rank = rank};
   if (!dtype(p, &dt)) return NONE;
   for (uint32_t d = 0; d < rank; d++)
@@ -86,8 +122,25 @@ static Id declare_lhs(Parser *p, const Token *t, const Id *sub, uint32_t rank) {
              d + 1, t->text);
       return NONE;
     }
-  if (!shape_fits(p, t, dt, &s)) return NONE;
-  return declare(p, t, dt, &s, ROLE_LOCAL, 0);
+  if (!shape_fits(p, t, dt, &s) || !shards(p, &s, all)) return NONE;
+  Id v = declare(p, t, dt, &s, ROLE_LOCAL, 0);
+  if (v != NONE) memcpy(p->f->value.at[v].shard, all, sizeof all);
+  return v;
+}
+
+// write = '@' AXIS 'write' DIM block
+static bool guarded_write(Parser *p, const Value *lhs) {
+  const Token *t = tok(p);
+  Assign a = {.kind = ASSIGN_WRITE};
+  uint32_t axis, dim;
+  next(p);
+  if (!p_axis(p, &axis)) return false;
+  if (!accept_word(p, "write")) return p_fail(p, tok(p), "expected `write`");
+  const Token *at = tok(p);
+  if (!p_small(p, &dim)) return false;
+  if (dim >= lhs->rank) return p_fail(p, at, "there is no dimension %u", dim);
+  a.index = (uint8_t)dim;
+  return p_block(p, lhs->extent[dim], axis, &a.block) && p_assign(p, t, axis, a);
 }
 
 // Whether `red '(' {index ','} ':'` comes next: `max(a, b)` and `max(i<3: a)` begin alike.
@@ -100,6 +153,8 @@ static Red reduction_ahead(const Parser *p) {
     if ((ahead(p, k)->kind != TOK_NAME && ahead(p, k)->kind != TOK_STRING) ||
         ahead(p, k + 1)->kind != '<' || ahead(p, k + 2)->kind != TOK_INT)
       return RED_NONE;
+    while (ahead(p, k + 3)->kind == '@')
+      k += ahead(p, k + 5)->kind == '/' ? 4 : 2; // '@' AXIS ['/' BLOCK]
     if (ahead(p, k + 3)->kind == ':') return (Red)red;
     if (ahead(p, k + 3)->kind != ',') return RED_NONE;
   }
@@ -126,13 +181,15 @@ static bool right_side(Parser *p, Red *red, Id *body) {
   return *body != NONE && (*red == RED_NONE || p_expect(p, ')', "`)`"));
 }
 
-// comprehension = ['for' indices] NAME ['[' {expr ','} ']'] [':' DTYPE] ('=' | '+=') right loc [loc]
+// comprehension = ['for' indices] NAME ['[' {expr ','} ']'] [':' DTYPE shards] {write}
+//                 ('=' | '+=') right loc [loc]
 // The second loc is of the value declared; without it, the first is.
 static bool comprehension(Parser *p) {
   Id sub[MAX_RANK], lhs = NONE, body, where;
   uint32_t rank = 0;
   Red red;
   p->nindex = 0;
+  memset(p->assign, 0, sizeof p->assign);
   if (accept_word(p, "for") && !indices(p)) return false;
   const Token *t = tok(p);
   Str text;
@@ -147,6 +204,8 @@ static bool comprehension(Parser *p) {
   if (lhs == NONE) return false;
   if (p->f->value.at[lhs].rank != rank)
     return p_fail(p, t, "`%s` has %u dimensions, not %u", text, p->f->value.at[lhs].rank, rank);
+  while (is(p, '@'))
+    if (!guarded_write(p, &p->f->value.at[lhs])) return false;
   bool acc = accept(p, TOK_ADD_TO);
   if (!acc && !p_expect(p, '=', "`=`, `+=` or a type")) return false;
   if (!right_side(p, &red, &body) || !p_loc(p, &where)) return false;
@@ -154,6 +213,53 @@ static bool comprehension(Parser *p) {
   if (declares && !is(p, '@')) *own = where;
   if (declares && is(p, '@') && !p_loc(p, own)) return false;
   fn_comp(p->m, p->f, lhs, sub, acc, red, p->index, nfree, p->nindex, body, where);
+  memcpy(p->f->stmt.at[p->f->stmt.n - 1].assign, p->assign, sizeof p->assign);
+  return true;
+}
+
+static int coll_here(const Parser *p) {
+  int k = 0;
+  while (k < NCOLL && !is_word(tok(p), coll_name[k])) k++;
+  return k;
+}
+
+// what = 'convert' | COLL ['sum' | 'max' | 'min'] AXIS
+static bool move_kind(Parser *p, Stmt *s) {
+  s->kind = ST_CONVERT;
+  if (accept_word(p, "convert")) return true;
+  s->kind = ST_COLL;
+  s->coll = (CollKind)coll_here(p);
+  if ((int)s->coll == NCOLL) return p_fail(p, tok(p), "expected `convert` or a collective");
+  next(p);
+  uint32_t axis;
+  if (coll_reduces(s->coll)) {
+    s->red = accept_word(p, "sum")   ? RED_SUM
+             : accept_word(p, "max") ? RED_MAX
+             : accept_word(p, "min") ? RED_MIN
+                                     : RED_NONE;
+    if (s->red == RED_NONE) return p_fail(p, tok(p), "expected `sum`, `max` or `min`");
+  }
+  if (!p_axis(p, &axis)) return false;
+  s->axis = (uint8_t)axis;
+  return true;
+}
+
+// move = (declaration-without-loc | NAME) '=' what NAME loc [loc]
+static bool move(Parser *p) {
+  Stmt s = {0};
+  Str text;
+  const Token *t = tok(p);
+  bool declares = p_name_here(p) && ahead(p, 1)->kind == ':';
+  if (declares) s.lhs = declaration(p, ROLE_LOCAL);
+  else s.lhs = p_name(p, "a value", &text) ? p_find_value(p, t) : NONE;
+  if (s.lhs == NONE || !p_expect(p, '=', "`=`") || !move_kind(p, &s)) return false;
+  t = tok(p);
+  if (!p_name(p, "a value", &text) || (s.from = p_find_value(p, t)) == NONE || !p_loc(p, &s.loc))
+    return false;
+  Id *own = &p->f->value.at[s.lhs].loc;
+  if (declares && !is(p, '@')) *own = s.loc;
+  if (declares && is(p, '@') && !p_loc(p, own)) return false;
+  *fn_stmt(p->m, p->f, s.kind, s.loc) = s;
   return true;
 }
 
@@ -246,14 +352,19 @@ static bool call(Parser *p) {
   return true;
 }
 
-// Whether this line is a call: what follows its `=` says.
-static bool call_ahead(const Parser *p) {
-  uint32_t k = 0;
-  if (is_word(tok(p), "call") || is_word(tok(p), "repeat")) return true;
-  for (; ahead(p, k)->kind != TOK_LINE && ahead(p, k)->kind != TOK_END; k++)
-    if (ahead(p, k)->kind == '=')
-      return is_word(ahead(p, k + 1), "call") || is_word(ahead(p, k + 1), "repeat");
-  return false;
+static bool is_call(const Token *t) { return is_word(t, "call") || is_word(t, "repeat"); }
+
+static bool is_move(const Token *t) {
+  bool yes = is_word(t, "convert");
+  for (int k = 0; k < NCOLL; k++) yes |= is_word(t, coll_name[k]);
+  return yes;
+}
+
+// What follows this line's first `=`, or NULL.
+static const Token *after_equals(const Parser *p) {
+  for (uint32_t k = 0; ahead(p, k)->kind != TOK_LINE && ahead(p, k)->kind != TOK_END; k++)
+    if (ahead(p, k)->kind == '=') return ahead(p, k + 1);
+  return NULL;
 }
 
 // Whether this line only declares a value: NAME ':' DTYPE, and no `=` after the type. A scalar's
@@ -268,7 +379,9 @@ static bool declaration_ahead(const Parser *p) {
 }
 
 static bool statement(Parser *p) {
-  if (call_ahead(p)) return call(p);
+  const Token *right = after_equals(p);
+  if (is_call(tok(p)) || (right && is_call(right))) return call(p);
+  if (right && is_move(right)) return move(p);
   if (!p_name_here(p) || !declaration_ahead(p)) return comprehension(p);
   Id v = declaration(p, ROLE_LOCAL);
   return v != NONE && p_loc(p, &p->f->value.at[v].loc);
@@ -455,14 +568,14 @@ static bool init(Parser *p, Param *q) {
   return p_expect(p, ')', "`)`");
 }
 
-// param = 'param' NAME [extents] '=' init ['decay'] loc
+// param = 'param' NAME [extents] shards '=' init ['decay'] loc
 static bool param(Parser *p) {
   Param q = {.bar = -1};
   const Token *t = tok(p);
   if (!p_name(p, "a parameter", &q.name) || (accept(p, '[') && !param_extents(p, &q))) return false;
   Shape s = {.rank = q.rank};
   memcpy(s.extent, q.extent, sizeof s.extent);
-  if (!shape_fits(p, t, DT_F64, &s) || !p_expect(p, '=', "`=`") || !init(p, &q)) return false;
+  if (!shape_fits(p, t, DT_F64, &s) || !shards(p, &s, q.shard) || !p_expect(p, '=', "`=`") || !init(p, &q)) return false;
   q.decay = accept_word(p, "decay");
   if (!p_loc(p, &q.loc)) return false;
   PUSH(p->a, p->m->param, q);
@@ -494,6 +607,23 @@ static bool entry(Parser *p) {
   return true;
 }
 
+// axis = 'axis' NAME SIZE
+static bool axis(Parser *p) {
+  const Token *t = tok(p);
+  Axis x;
+  if (!p_name(p, "the axis's name", &x.name) || !p_extent(p, &x.size)) return false;
+  if (x.size < 2 || x.size > MAX_AXIS_SIZE)
+    return p_fail(p, t, "an axis has from 2 to %d ranks, not %lld", MAX_AXIS_SIZE,
+                  (long long)x.size);
+  if (p->m->fn.n || p->m->param.n)
+    return p_fail(p, t, "axes come before parameters and functions");
+  if (p->m->axis.n == MAX_AXIS) return p_fail(p, t, "more than %d axes", MAX_AXIS);
+  for (uint32_t i = 0; i < p->m->axis.n; i++)
+    if (p->m->axis.at[i].name == x.name) return p_fail(p, t, "two axes `%s`", x.name);
+  PUSH(p->a, p->m->axis, x);
+  return true;
+}
+
 static bool metric(Parser *p) {
   Str s;
   if (!p_name(p, "a name", &s)) return false;
@@ -509,6 +639,8 @@ static bool item(Parser *p) {
   if (accept_word(p, "data")) return p_small(p, &p->m->ndata);
   if (accept_word(p, "range")) return range(p);
   if (accept_word(p, "metric")) return metric(p);
+  if (accept_word(p, "axis")) return axis(p);
+  if (accept_word(p, "spmd")) return p->m->spmd = true;
   if (accept_word(p, "param")) return param(p);
   if (accept_word(p, "entry")) return entry(p);
   if (accept_word(p, "func")) return function_text(p), true;

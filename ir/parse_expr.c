@@ -167,7 +167,37 @@ static uint32_t find_index(const Parser *p, Str name) {
   return NONE;
 }
 
-// index = NAME '<' extent
+// ---- mesh axes
+
+bool p_axis_here(const Parser *p) {
+  int kind = ahead(p, 1)->kind;
+  return is(p, '@') && (kind == TOK_NAME || kind == TOK_STRING);
+}
+
+bool p_axis(Parser *p, uint32_t *axis) {
+  const Token *t = tok(p);
+  Str text;
+  if (!p_name(p, "an axis", &text)) return false;
+  for (*axis = 0; *axis < p->m->axis.n; ++*axis)
+    if (p->m->axis.at[*axis].name == text) return true;
+  return p_fail(p, t, "there is no `axis %s`", text);
+}
+
+// block = ['/' BLOCK]; absent: that of the plain split
+bool p_block(Parser *p, int64_t extent, uint32_t axis, int64_t *block) {
+  *block = (extent - 1) / p->m->axis.at[axis].size + 1;
+  return !accept(p, '/') || p_extent(p, block);
+}
+
+bool p_assign(Parser *p, const Token *t, uint32_t axis, Assign a) {
+  if (p->assign[axis].kind != ASSIGN_NONE)
+    return p_fail(p, t, "axis `%s` has an index of this statement already",
+                  p->m->axis.at[axis].name);
+  p->assign[axis] = a;
+  return true;
+}
+
+// index = NAME '<' extent {'@' AXIS block}
 bool p_new_index(Parser *p) {
   const Token *t = tok(p);
   Index x;
@@ -178,6 +208,14 @@ bool p_new_index(Parser *p) {
     return p_fail(p, t, "index `%s` has an extent already", x.name);
   if (p->nindex == MAX_INDEX) return p_fail(p, t, "more than %d indices", MAX_INDEX);
   p->index[p->nindex++] = x;
+  while (p_axis_here(p)) {
+    uint32_t axis;
+    Assign a = {.kind = ASSIGN_INDEX, .index = (uint8_t)(p->nindex - 1)};
+    t = tok(p);
+    next(p);
+    if (!p_axis(p, &axis) || !p_block(p, x.extent, axis, &a.block) || !p_assign(p, t, axis, a))
+      return false;
+  }
   return true;
 }
 

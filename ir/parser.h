@@ -32,6 +32,7 @@ typedef struct Parser {
   Fn *f; // being parsed
   Index index[MAX_INDEX]; // of the statement
   uint32_t nindex;
+  Assign assign[MAX_AXIS]; // of the statement
   bool lhs; // in the left side: `i<3` makes a free index
   bool failed;
 } Parser;
@@ -69,7 +70,11 @@ bool p_extent(Parser *p, int64_t *out); // at least 1
 bool p_small(Parser *p, uint32_t *out); // at most INT32_MAX
 bool p_real(Parser *p, double *out);
 bool p_loc(Parser *p, Id *out);
-bool p_new_index(Parser *p); // NAME '<' extent
+bool p_new_index(Parser *p); // NAME '<' extent {'@' AXIS ['/' block]}
+bool p_axis_here(const Parser *p); // '@' AXIS, and no place
+bool p_axis(Parser *p, uint32_t *axis); // AXIS
+bool p_block(Parser *p, int64_t extent, uint32_t axis, int64_t *block); // ['/' block]
+bool p_assign(Parser *p, const Token *t, uint32_t axis, Assign a); // each axis once
 Id p_find_value(Parser *p, const Token *t); // the value of that name
 Id p_expr(Parser *p, int least); // 0: any
 bool p_list(Parser *p, int close, Id *arg, uint32_t max, uint32_t *n); // expressions up to `close`

@@ -65,9 +65,12 @@ static void put_int(Printer *p, int64_t v) { buf_printf(p->b, "%lld", (long long
 bool ir_reserved(const char *w) {
   static const char *const word[] = {"and",   "or",      "not",   "true",  "false",
                                      "inf",   "nan",     "call",  "for",   "repeat",
-                                     "carry", "reverse", "inout", "group", "_"};
+                                     "carry", "reverse", "inout", "group", "_",
+                                     "convert"};
   for (size_t i = 0; i < sizeof word / sizeof *word; i++)
     if (!strcmp(w, word[i])) return true;
+  for (int c = 0; c < NCOLL; c++)
+    if (!strcmp(w, coll_name[c])) return true;
   return false;
 }
 
@@ -169,6 +172,32 @@ static int op_prec(Op op) {
 
 static void put_expr(Printer *p, Id e, int least);
 
+// A block is printed where it is not that of the plain split.
+static void put_block(Printer *p, int64_t extent, int64_t block, uint32_t axis) {
+  int64_t n = p->m->axis.at[axis].size;
+  if (block != (extent - 1) / n + 1) buf_printf(p->b, "/%lld", (long long)block);
+}
+
+static void put_axis(Printer *p, uint32_t axis) {
+  put(p, "@");
+  put_name(p, p->m->axis.at[axis].name);
+}
+
+// ` @tp split 1/64 @cp sum`
+static void put_shards(Printer *p, const Shard *shard, const int64_t *extent) {
+  for (uint32_t a = 0; a < p->m->axis.n; a++) {
+    if (shard[a].kind == SHARD_WHOLE) continue;
+    put(p, " ");
+    put_axis(p, a);
+    if (shard[a].kind == SHARD_PARTIAL) {
+      buf_printf(p->b, " %s", red_name[shard[a].op]);
+      continue;
+    }
+    buf_printf(p->b, " split %u", shard[a].dim);
+    if (shard[a].dim < MAX_RANK) put_block(p, extent[shard[a].dim], shard[a].block, a);
+  }
+}
+
 static void put_index(Printer *p, int64_t i) {
   if (!p->s || i >= p->s->nindex) {
     buf_printf(p->b, "#%lld", (long long)i);
@@ -178,6 +207,12 @@ static void put_index(Printer *p, int64_t i) {
   if (p->seen >> i & 1) return;
   p->seen |= 1u << i;
   buf_printf(p->b, "<%lld", (long long)p->s->index[i].extent);
+  for (uint32_t a = 0; a < p->m->axis.n; a++) {
+    const Assign *g = &p->s->assign[a];
+    if (g->kind != ASSIGN_INDEX || g->index != i) continue;
+    put_axis(p, a);
+    put_block(p, p->s->index[i].extent, g->block, a);
+  }
 }
 
 // A scalar's name stands alone unless that would read as an index.
@@ -271,6 +306,7 @@ static void put_extents(Printer *p, const int64_t *extent, uint32_t rank) {
 static void put_type(Printer *p, const Value *v) {
   put(p, dtype_name[v->type]);
   put_extents(p, v->extent, v->rank);
+  put_shards(p, v->shard, v->extent);
 }
 
 static void declare(Printer *p, Id value) {
@@ -346,6 +382,19 @@ static void put_indices(Printer *p, uint32_t from, uint32_t to) {
   }
 }
 
+// ` @tp write 0/16`: guarded writes.
+static void put_writes(Printer *p) {
+  const Value *v = &p->f->value.at[p->s->lhs];
+  for (uint32_t a = 0; a < p->m->axis.n; a++) {
+    const Assign *g = &p->s->assign[a];
+    if (g->kind != ASSIGN_WRITE) continue;
+    put(p, " ");
+    put_axis(p, a);
+    buf_printf(p->b, " write %u", g->index);
+    if (g->index < MAX_RANK) put_block(p, v->extent[g->index], g->block, a);
+  }
+}
+
 static void put_comp(Printer *p) {
   const Stmt *s = p->s;
   const Value *v = &p->f->value.at[s->lhs];
@@ -366,7 +415,9 @@ static void put_comp(Printer *p) {
   if (p->declared && !p->declared[s->lhs]) {
     p->declared[s->lhs] = 1;
     buf_printf(p->b, ": %s", dtype_name[v->type]);
+    put_shards(p, v->shard, v->extent);
   }
+  put_writes(p);
   put(p, s->acc ? " += " : " = ");
   if (s->red != RED_NONE) {
     buf_printf(p->b, "%s(", red_name[s->red]);
@@ -430,10 +481,35 @@ static void put_call(Printer *p) {
   put(p, ")");
 }
 
+// y[: type] = convert x, or = all_reduce sum tp x
+static void put_move(Printer *p) {
+  const Stmt *s = p->s;
+  if (p->declared && !p->declared[s->lhs]) declare(p, s->lhs);
+  else put_name(p, p->f->value.at[s->lhs].name);
+  if (s->kind == ST_CONVERT) {
+    put(p, " = convert ");
+  } else {
+    buf_printf(p->b, " = %s ", coll_name[s->coll]);
+    if (coll_reduces(s->coll)) buf_printf(p->b, "%s ", red_name[s->red]);
+    put_name(p, p->m->axis.at[s->axis].name);
+    put(p, " ");
+  }
+  put_name(p, p->f->value.at[s->from].name);
+}
+
+static void put_any(Printer *p) {
+  switch (p->s->kind) {
+  case ST_COMP: put_comp(p); return;
+  case ST_CALL:
+  case ST_REPEAT: put_call(p); return;
+  case ST_CONVERT:
+  case ST_COLL: put_move(p); return;
+  }
+}
+
 void ir_print_stmt(const Module *m, const Fn *f, const Stmt *s, Buf *b) {
   Printer p = {.m = m, .b = b, .f = f, .s = s};
-  if (s->kind == ST_COMP) put_comp(&p);
-  else put_call(&p);
+  put_any(&p);
 }
 
 // After a statement's place, that of the value it declares, where that is another. `@?` is no
@@ -445,13 +521,16 @@ static void put_second_loc(Printer *p, Id stmt, Id value) {
   put_loc(p, value);
 }
 
-static void put_stmt(Printer *p, const Stmt *s) {
-  p->s = s;
+// What the statement mentions and can't declare.
+static void declare_before(Printer *p) {
+  const Stmt *s = p->s;
   if (s->kind == ST_COMP) {
     for (uint32_t d = 0; d < p->f->value.at[s->lhs].rank; d++)
       ex_reads(p->m, s->sub[d], declare_read, p);
     ex_reads(p->m, s->body, declare_read, p);
     if (!declares_itself(p)) declare_line(p, s->lhs);
+  } else if (!s->call) {
+    declare_line(p, s->from);
   } else {
     const Call *c = s->call;
     for (uint32_t i = 0; i < c->narg; i++)
@@ -459,10 +538,14 @@ static void put_stmt(Printer *p, const Stmt *s) {
     for (uint32_t i = 0; i < c->nresult; i++)
       if (c->result[i].mode != RES_DROP) declare_line(p, c->result[i].value);
   }
-  bool declares = s->kind == ST_COMP && !p->declared[s->lhs];
+}
+
+static void put_stmt(Printer *p, const Stmt *s) {
+  p->s = s;
+  declare_before(p);
+  bool declares = !s->call && !p->declared[s->lhs];
   put(p, "  ");
-  if (s->kind == ST_COMP) put_comp(p);
-  else put_call(p);
+  put_any(p);
   put_loc(p, s->loc);
   if (declares) put_second_loc(p, s->loc, p->f->value.at[s->lhs].loc);
   put(p, "\n");
@@ -614,6 +697,7 @@ static void put_param(Printer *p, const Param *q) {
   if (q->nstack && q->nstack == q->rank) put(p, ";");
   if (q->rank == bar) put(p, bar ? " |" : "|");
   if (q->rank || q->bar >= 0) put(p, "]");
+  put_shards(p, q->shard, q->extent);
   buf_printf(p->b, " = %s", init_name[q->init]);
   if (q->init == INIT_NORMAL || q->init == INIT_UNIFORM || q->init == INIT_CONST) {
     put(p, "(");
@@ -653,6 +737,16 @@ static void put_tables(Printer *p) {
   }
 }
 
+// First of the tables: what follows names axes.
+static void put_axes(const Module *m, Buf *b) {
+  for (uint32_t a = 0; a < m->axis.n; a++) {
+    buf_printf(b, "axis ");
+    ir_print_name(m->axis.at[a].name, b);
+    buf_printf(b, " %lld\n", (long long)m->axis.at[a].size);
+  }
+  if (m->spmd) buf_printf(b, "spmd\n");
+}
+
 void ir_print(const Module *m, Buf *b) {
   Buf body = {0}; // printed first, because it numbers the files
   Printer p = {.m = m, .b = &body, .places = true};
@@ -670,6 +764,7 @@ void ir_print(const Module *m, Buf *b) {
     print_string(m->src->file.at[p.order.at[i]].name, b);
     buf_printf(b, "\n");
   }
+  put_axes(m, b);
   if (body.n) buf_write(b, body.text, body.n);
   buf_free(&body);
 }

@@ -218,9 +218,19 @@ static void check_call(Checker *c, const Call *call) {
 
 // ---- functions
 
+// A conversion and what passes arrays on keep the range; sums over ranks do not.
+static void learn_move(Checker *c, const Stmt *s) {
+  ValueFact f = {c->fact[s->from].range, NONE};
+  bool sums = s->kind == ST_COLL && coll_reduces(s->coll) && s->red == RED_SUM;
+  if (s->kind == ST_CONVERT) f.data = c->fact[s->from].data;
+  if (sums) f.range = sum_range(f.range, c->m->axis.at[s->axis].size);
+  c->fact[s->lhs] = f;
+}
+
 static void check_stmt(Checker *c, const Stmt *s) {
+  if (s->call) check_call(c, s->call);
   if (s->kind != ST_COMP) {
-    check_call(c, s->call);
+    if (!s->call) learn_move(c, s);
     return;
   }
   prover_stmt(c->p, s);
@@ -299,6 +309,9 @@ static void check_root(Checker *c, Id fn, int entry) {
     if (k != NONE) arg[i] = (ValueFact){{c->data[k].lo, c->data[k].hi - 1}, k};
     else if (entry >= 0 && v->rank == 0 && !strcmp(v->name, "first")) arg[i].range.lo = 0;
     else if (entry >= 0 && v->rank == 0 && !strcmp(v->name, "batch")) arg[i].range.lo = 1;
+    for (uint32_t a = 0; c->m->spmd && a < c->m->axis.n; a++)
+      if (v->rank == 0 && v->name == rank_arg_name(c->m, a))
+        arg[i].range = (Interval){0, c->m->axis.at[a].size - 1};
   }
   check_fn(c, fn, arg);
 }
@@ -315,7 +328,7 @@ static void check_roots(Checker *c) {
   bool *called = NEWN(c->a, bool, c->m->fn.n + 1);
   for (Id i = 0; i < c->m->fn.n; i++)
     for (uint32_t s = 0; s < c->m->fn.at[i].stmt.n; s++)
-      if (c->m->fn.at[i].stmt.at[s].kind != ST_COMP)
+      if (c->m->fn.at[i].stmt.at[s].call)
         called[c->m->fn.at[i].stmt.at[s].call->fn] = true;
   for (Id i = 0; i < c->m->fn.n; i++)
     if (!called[i]) check_root(c, i, -1);

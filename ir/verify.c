@@ -3,7 +3,9 @@
 
 #include <stdlib.h>
 
+#include "ir/layout.h"
 #include "ir/range.h"
+#include "ir/shard.h"
 #include "ir/text.h"
 
 // How a value of the function being checked gets its elements.
@@ -72,6 +74,18 @@ static bool group_ok(Verifier *v, Id e) {
   return true;
 }
 
+// Whether the statement may read the value: it is written already, and to the end.
+static bool readable(Verifier *v, Id value) {
+  const Value *t = &v->f->value.at[value];
+  const Written *w = &v->written[value];
+  if (t->role == ROLE_IN) return true;
+  if (w->how == WRITTEN_NOT)
+    return t->role != ROLE_LOCAL || fail(v, "`%s` is never defined", t->name);
+  if (w->last < v->at) return true;
+  return fail(v, "`%s` is read before its %s", t->name,
+              w->how == WRITTEN_ONCE ? "definition" : "last `+=`");
+}
+
 static bool read_ok(Verifier *v, Id e) {
   const Expr *x = ex(v->m, e);
   if (x->integer < 0 || x->integer >= v->f->value.n) return fail(v, "a read of no value");
@@ -81,13 +95,7 @@ static bool read_ok(Verifier *v, Id e) {
   if (x->type != scalar_of(t->type)) return fail(v, "a read of `%s` with another type", t->name);
   for (uint32_t i = 0; i < x->narg; i++)
     if (ex(v->m, ex_arg(v->m, e, i))->type != SC_INT) return fail(v, "a subscript is not an int");
-  const Written *w = &v->written[x->integer];
-  if (t->role == ROLE_IN) return true;
-  if (w->how == WRITTEN_NOT)
-    return t->role != ROLE_LOCAL || fail(v, "`%s` is never defined", t->name);
-  if (w->last < v->at) return true;
-  return fail(v, "`%s` is read before its %s", t->name,
-              w->how == WRITTEN_ONCE ? "definition" : "last `+=`");
+  return readable(v, (Id)x->integer);
 }
 
 // The type rule of ir.h's operator table.
@@ -239,6 +247,25 @@ static bool indices_ok(Verifier *v) {
   return true;
 }
 
+// What the statement does with each axis; the rule of ir/shard.h is asked later.
+static bool assigns_ok(Verifier *v) {
+  const Stmt *s = v->s;
+  const Value *t = &v->f->value.at[s->lhs];
+  for (uint32_t a = 0; a < MAX_AXIS; a++) {
+    const Assign *g = &s->assign[a];
+    if (g->kind == ASSIGN_NONE) continue;
+    if (a >= v->m->axis.n || v->m->spmd || g->kind > ASSIGN_WRITE)
+      return fail(v, "an assignment to no axis");
+    bool write = g->kind == ASSIGN_WRITE;
+    if (write && !s->acc) return fail(v, "only a `+=` writes under a guard");
+    if (g->index >= (write ? t->rank : s->nindex)) return fail(v, "an axis with no index");
+    int64_t extent = write ? t->extent[g->index] : s->index[g->index].extent;
+    const char *fault = layout_block_fault(v->m, a, extent, g->block);
+    if (fault) return fail(v, "axis `%s` has %s", v->m->axis.at[a].name, fault);
+  }
+  return true;
+}
+
 static bool body_type_ok(Verifier *v) {
   const Stmt *s = v->s;
   Scalar to = scalar_of(v->f->value.at[s->lhs].type), from = ex(v->m, s->body)->type;
@@ -266,7 +293,43 @@ static bool comp_ok(Verifier *v) {
     if (free && !here) return fail(v, "index `%s` is not on the left side", s->index[i].name);
     if (!free && here) return fail(v, "bound index `%s` is on the left side", s->index[i].name);
   }
-  return body_type_ok(v) && (s->acc || writes_once(v));
+  return body_type_ok(v) && assigns_ok(v) && (s->acc || writes_once(v));
+}
+
+// ---- conversions and collectives
+
+// Whether the value has `lead` (0: none) as one more leading extent than t.
+static bool leads(const Value *v, int64_t lead, const Value *t) {
+  uint32_t k = lead > 0;
+  return v->type == t->type && v->rank == t->rank + k && (!k || v->extent[0] == lead) &&
+         same_shape(t->rank, t->extent, v->extent + k);
+}
+
+static bool coll_ok(Verifier *v, const Value *to, const Value *from) {
+  const Stmt *s = v->s;
+  if (!v->m->spmd) return fail(v, "a collective in a program of the whole");
+  if (s->axis >= v->m->axis.n || (int)s->coll >= NCOLL) return fail(v, "no such collective");
+  if (coll_reduces(s->coll) && s->red != RED_SUM && s->red != RED_MAX && s->red != RED_MIN)
+    return fail(v, "no such reduction");
+  if (to->type == DT_BOOL) return fail(v, "ranks exchange reals and ints, not bools");
+  int64_t n = v->m->axis.at[s->axis].size;
+  const Value *outer = s->coll == COLL_ALL_GATHER ? to : from;
+  const Value *inner = s->coll == COLL_ALL_GATHER ? from : to;
+  bool cut = s->coll == COLL_ALL_GATHER || s->coll == COLL_REDUCE_SCATTER;
+  if (!leads(outer, cut ? n : 0, inner))
+    return fail(v, "`%s` and `%s` do not have the shapes of this collective", to->name, from->name);
+  return s->coll != COLL_ALL_TO_ALL || (to->rank && to->extent[0] == n) ||
+         fail(v, "the first extent is not the axis's size, %lld", (long long)n);
+}
+
+static bool move_ok(Verifier *v) {
+  const Stmt *s = v->s;
+  if (s->from >= v->f->value.n) return fail(v, "no value is moved");
+  const Value *to = &v->f->value.at[s->lhs], *from = &v->f->value.at[s->from];
+  if (!readable(v, s->from)) return false;
+  if (s->kind == ST_COLL) return coll_ok(v, to, from);
+  if (v->m->spmd) return fail(v, "a conversion in a program of one rank");
+  return leads(to, 0, from) || fail(v, "`%s` does not have the shape of `%s`", to->name, from->name);
 }
 
 // ---- calls
@@ -274,10 +337,7 @@ static bool comp_ok(Verifier *v) {
 // Whether the caller's value has the formal's type, with `stack` (0: none) as one more leading
 // extent.
 static bool fits(const Value *formal, const Value *v, int64_t stack) {
-  uint32_t lead = stack > 0;
-  return formal->type == v->type && v->rank == formal->rank + lead &&
-         (!lead || v->extent[0] == stack) &&
-         same_shape(formal->rank, formal->extent, v->extent + lead);
+  return leads(v, stack, formal);
 }
 
 static bool actual_ok(Verifier *v, const Fn *callee, uint32_t i) {
@@ -374,6 +434,7 @@ static bool note_write(Verifier *v, Id value, bool add) {
 static bool note_writes(Verifier *v) {
   const Stmt *s = v->s;
   if (s->kind == ST_COMP) return note_write(v, s->lhs, s->acc);
+  if (s->kind == ST_CONVERT || s->kind == ST_COLL) return note_write(v, s->lhs, false);
   if (!s->call || s->call->fn >= v->m->fn.n) {
     v->s = NULL;
     return fail(v, "a call of no function");
@@ -403,6 +464,18 @@ static bool names_unique(Verifier *v, Str *name, uint32_t n, const char *what) {
   return true;
 }
 
+static bool shards_ok(Verifier *v, const Value *t) {
+  const char *fault = layout_fault(v->m, t->shard, t->rank, t->extent);
+  if (fault) return fail(v, "`%s` has %s", t->name, fault);
+  for (uint32_t a = 0; a < v->m->axis.n; a++) {
+    if (v->m->spmd && t->shard[a].kind == SHARD_SPLIT)
+      return fail(v, "`%s` is split in a program of one rank", t->name);
+    if (t->shard[a].kind == SHARD_PARTIAL && t->type == DT_BOOL)
+      return fail(v, "`%s` is a partial bool", t->name);
+  }
+  return true;
+}
+
 static bool values_ok(Verifier *v) {
   const Fn *f = v->f;
   uint32_t args = 0;
@@ -412,6 +485,7 @@ static bool values_ok(Verifier *v) {
     name[i] = t->name;
     if (t->type >= NDTYPE || !shape_ok(t->rank, t->extent, dtype_size(t->type)))
       return fail(v, "`%s` has a bad shape", t->name ? t->name : "?");
+    if (!shards_ok(v, t)) return false;
     args += t->role != ROLE_LOCAL;
   }
   if (args != f->arg.n) return fail(v, "%u values are arguments, %u are listed", args, f->arg.n);
@@ -463,7 +537,8 @@ static bool fn_ok(Verifier *v, const Fn *f) {
   for (v->at = 0; v->at < f->stmt.n; v->at++) {
     v->s = &f->stmt.at[v->at];
     v->epoch++;
-    if (!(v->s->kind == ST_COMP ? comp_ok(v) : call_ok(v))) return false;
+    bool move = v->s->kind == ST_CONVERT || v->s->kind == ST_COLL;
+    if (!(v->s->kind == ST_COMP ? comp_ok(v) : move ? move_ok(v) : call_ok(v))) return false;
   }
   v->s = NULL;
   return results_ok(v);
@@ -479,7 +554,7 @@ static bool acyclic(Verifier *v, Id fn, uint8_t *color, uint32_t depth) {
   if (depth > MAX_CALLS) return fail(v, "calls nest deeper than %d", MAX_CALLS);
   color[fn] = 1;
   for (uint32_t i = 0; i < f->stmt.n; i++) {
-    if (f->stmt.at[i].kind == ST_COMP) continue;
+    if (!f->stmt.at[i].call) continue;
     Id callee = f->stmt.at[i].call->fn;
     if (color[callee] == 1) return fail(v, "function `%s` calls itself", v->m->fn.at[callee].name);
     if (!color[callee] && !acyclic(v, callee, color, depth + 1)) return false;
@@ -488,8 +563,22 @@ static bool acyclic(Verifier *v, Id fn, uint8_t *color, uint32_t depth) {
   return true;
 }
 
+static bool axes_ok(Verifier *v) {
+  const Module *m = v->m;
+  Str name[MAX_AXIS];
+  if (m->axis.n > MAX_AXIS) return fail(v, "more than %d axes", MAX_AXIS);
+  if (m->spmd && !m->axis.n) return fail(v, "a program of one rank, and no axes");
+  for (uint32_t a = 0; a < m->axis.n; a++) {
+    name[a] = m->axis.at[a].name;
+    if (m->axis.at[a].size < 2 || m->axis.at[a].size > MAX_AXIS_SIZE)
+      return fail(v, "axis `%s` has a bad size", name[a] ? name[a] : "?");
+  }
+  return names_unique(v, name, m->axis.n, "axis");
+}
+
 static bool tables_ok(Verifier *v) {
   const Module *m = v->m;
+  if (!axes_ok(v)) return false;
   Str *name = NEWN(m->arena, Str, m->fn.n + m->param.n + 1);
   for (uint32_t i = 0; i < m->param.n; i++) {
     const Param *q = &m->param.at[i];
@@ -499,6 +588,12 @@ static bool tables_ok(Verifier *v) {
       return fail(v, "parameter `%s` has a bad shape", q->name ? q->name : "?");
     if (q->init >= NINIT)
       return fail(v, "parameter `%s` has no initialiser", q->name ? q->name : "?");
+    const char *fault = layout_fault(m, q->shard, q->rank, q->extent);
+    if (fault) return fail(v, "parameter `%s` has %s", q->name ? q->name : "?", fault);
+    for (uint32_t a = 0; a < m->axis.n; a++)
+      if (q->shard[a].kind == SHARD_PARTIAL ||
+          (q->shard[a].kind == SHARD_SPLIT && q->shard[a].dim < q->nstack))
+        return fail(v, "parameter `%s` is partial, or its stack is split", q->name);
   }
   if (!names_unique(v, name, m->param.n, "parameter")) return false;
   for (uint32_t i = 0; i < m->range.n; i++)
@@ -517,12 +612,31 @@ static bool arg_is(Verifier *v, uint32_t at, Str name, Role role, Dtype type, ui
          fail(v, "argument %u is `%s`, not the `%s` that callers expect", at + 1, a->name, name);
 }
 
+// Whether a value has a parameter's shape: in the local form, that of a rank's share.
+static bool shape_of_param(const Verifier *v, const Param *q, const Value *a) {
+  for (uint32_t d = 0; d < q->rank; d++) {
+    int64_t want = v->m->spmd ? layout_extent(v->m, q->shard, d, q->extent[d]) : q->extent[d];
+    if (a->extent[d] != want) return false;
+  }
+  return true;
+}
+
+// The last arguments may be the rank's place on the mesh.
+static uint32_t skip_rank_args(const Verifier *v, uint32_t n) {
+  const Fn *f = v->f;
+  for (uint32_t a = 0; v->m->spmd && a < v->m->axis.n && n < f->arg.n; a++) {
+    const Value *t = &f->value.at[f->arg.at[n]];
+    n += t->name == rank_arg_name(v->m, a) && t->type == DT_I32 && !t->rank;
+  }
+  return n;
+}
+
 // The parameters in their order from argument *at on, each name after `prefix`.
 static bool params_are(Verifier *v, uint32_t *at, const char *prefix, Role role) {
   for (uint32_t i = 0; i < v->m->param.n; i++, ++*at) {
     const Param *q = &v->m->param.at[i];
     if (!arg_is(v, *at, str_printf("%s%s", prefix, q->name), role, NDTYPE, q->rank)) return false;
-    if (!same_shape(q->rank, q->extent, v->f->value.at[v->f->arg.at[*at]].extent))
+    if (!shape_of_param(v, q, &v->f->value.at[v->f->arg.at[*at]]))
       return fail(v, "argument %u does not have the shape of parameter `%s`", *at + 1, q->name);
   }
   return true;
@@ -559,6 +673,7 @@ static bool entry_ok(Verifier *v, Entry e) {
     if (!arg_is(v, at++, str_printf("total.%u", i), ROLE_IN, NDTYPE, 0)) return false;
   if (e != ENTRY_COUNT && !params_are(v, &at, "", ROLE_IN)) return false;
   if (e == ENTRY_STEP && !params_are(v, &at, "grad.", ROLE_INOUT)) return false;
+  at = skip_rank_args(v, at);
   if (at != v->f->arg.n) return fail(v, "it takes %u arguments, callers give %u", v->f->arg.n, at);
   if (e == ENTRY_COUNT) results = v->f->result.n;
   else if (e != ENTRY_SAMPLE) results = 1 + m->metric.n;
@@ -584,6 +699,7 @@ bool ir_verify(const Module *m, Buf *why) {
     if (m->entry[e] >= m->fn.n) return fail(&v, "entry `%s` is no function", entry_name[e]);
     if (!entry_ok(&v, (Entry)e)) return false;
   }
+  if (m->axis.n && !m->spmd) return shard_verify(m, why);
   return true;
 }
 

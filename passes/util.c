@@ -25,6 +25,11 @@ Stmt stmt_renumber(Module *m, const Fn *f, const Stmt *s, const Id *value) {
     t.lhs = renumber(s->lhs, value);
     return t;
   }
+  if (!s->call) {
+    t.lhs = renumber(s->lhs, value);
+    t.from = renumber(s->from, value);
+    return t;
+  }
   for (uint32_t i = 0; i < t.call->narg; i++)
     t.call->arg[i].value = renumber(t.call->arg[i].value, value);
   for (uint32_t i = 0; i < t.call->nresult; i++)
@@ -63,6 +68,10 @@ void stmt_uses(const Module *m, const Fn *f, const Stmt *s, void (*visit)(Id, vo
     ex_reads(m, s->body, use_read, &u);
     return;
   }
+  if (!s->call) {
+    visit(s->from, ctx);
+    return;
+  }
   for (uint32_t i = 0; i < s->call->narg; i++)
     if (s->call->arg[i].value != NONE) visit(s->call->arg[i].value, ctx);
 }
@@ -73,7 +82,7 @@ static bool formal_inout(const Module *m, const Call *c, uint32_t i) {
 }
 
 void stmt_defines(const Module *m, const Stmt *s, void (*visit)(Id, void *), void *ctx) {
-  if (s->kind == ST_COMP) {
+  if (!s->call) {
     visit(s->lhs, ctx);
     return;
   }
