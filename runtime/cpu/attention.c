@@ -19,17 +19,20 @@ enum { ATTENTION_Q = 96, ATTENTION_K = 256 };
 #define DT_LEVEL 1
 #include "runtime/cpu/vector.h"
 #include "runtime/cpu/gemm_kernel.h"
+#include "runtime/cpu/tile_kernel.h"
 #include "runtime/cpu/attention_kernel.h"
 #if defined(__x86_64__)
 #undef DT_LEVEL
 #define DT_LEVEL 3
 #include "runtime/cpu/vector.h"
 #include "runtime/cpu/gemm_kernel.h"
+#include "runtime/cpu/tile_kernel.h"
 #include "runtime/cpu/attention_kernel.h"
 #undef DT_LEVEL
 #define DT_LEVEL 4
 #include "runtime/cpu/vector.h"
 #include "runtime/cpu/gemm_kernel.h"
+#include "runtime/cpu/tile_kernel.h"
 #include "runtime/cpu/attention_kernel.h"
 #endif
 #undef DT_F64
@@ -38,17 +41,20 @@ enum { ATTENTION_Q = 96, ATTENTION_K = 256 };
 #define DT_LEVEL 1
 #include "runtime/cpu/vector.h"
 #include "runtime/cpu/gemm_kernel.h"
+#include "runtime/cpu/tile_kernel.h"
 #include "runtime/cpu/attention_kernel.h"
 #if defined(__x86_64__)
 #undef DT_LEVEL
 #define DT_LEVEL 3
 #include "runtime/cpu/vector.h"
 #include "runtime/cpu/gemm_kernel.h"
+#include "runtime/cpu/tile_kernel.h"
 #include "runtime/cpu/attention_kernel.h"
 #undef DT_LEVEL
 #define DT_LEVEL 4
 #include "runtime/cpu/vector.h"
 #include "runtime/cpu/gemm_kernel.h"
+#include "runtime/cpu/tile_kernel.h"
 #include "runtime/cpu/attention_kernel.h"
 #endif
 

@@ -1,9 +1,10 @@
-// Blocks of softmax attention on one thread: a template to be included after gemm_kernel.h.
+// Blocks of softmax attention on one thread: a template to be included after tile_kernel.h.
 //
 // Scores are held transposed, s[key][query], so that a query is a lane: maxima and sums over keys
-// need no shuffle, and the block is packed for the product with V by plain copies. The forward is
-// the online softmax of Milakov and Gimelshein (2018) on blocks as FlashAttention has it; the
-// backward recomputes the scores.
+// need no shuffle. Every product takes its operands as they lie in scratch (tile_kernel.h), and
+// tiles, also the rows of a sum, end where the last visible pair does: little but the causal half
+// is computed. The forward is the online softmax of Milakov and Gimelshein (2018) on blocks as
+// FlashAttention has it; the backward recomputes the scores.
 
 // e^x for x <= 0 or a little above, within 1.5 units of the last place; 0 below DT_EXP_LOW, where
 // the result would not be a normal number. x = n ln 2 + r, |r| <= ln 2 / 2, and a polynomial in r:
@@ -35,52 +36,112 @@ DT_FN static inline V DT_NAME(exp)(V x) {
 }
 
 // Scratch of a task. Extents in elements: Q = ATTENTION_Q, K = ATTENTION_K, E = dim rounded up to
-// lanes.
+// lanes. Copies of operands are padded with zeros to E and to whole tiles of rows.
 typedef struct {
-  DT_REAL *pa;                 // packed A, of s or ds or their transposes
   DT_REAL *s, *ds;             // [K][Q]: scores and probabilities; their adjoints
+  DT_REAL *k, *v;              // [K][E]
+  DT_REAL *q_t, *dout_t;       // [E][Q]
+  DT_REAL *q, *dout;           // [Q][E]
   DT_REAL *acc_q;              // [Q][E]: o, or dq
   DT_REAL *acc_k, *acc_v;      // [K][E]: dk, dv
-  DT_REAL *q_t, *dout_t;       // packed B [E][Q] of the transposed blocks
-  DT_REAL *q, *dout, *k, *v;   // packed B [Q][E] and [K][E]
-  DT_REAL *k_a, *v_a;          // packed A: K x E
   DT_REAL *max, *sum, *factor; // [Q]; the backward keeps lse and sum(e: o * dout) in max and sum
 } DT_NAME(Scratch);
 #define Scratch DT_NAME(Scratch)
 
-// Rows of a packed operand are padded: A's to MR, B's to NR.
 DT_FN static Scratch DT_NAME(scratch)(int64_t dim, bool backward) {
-  int64_t e = (dim + DT_LANES - 1) / DT_LANES * DT_LANES, wide = (dim + NR - 1) / NR * NR;
-  int64_t q = ATTENTION_Q, k = ATTENTION_K;
-  int64_t need = 2 * k * q + q * e + dim * q + k * wide + k * dim + 3 * q;
-  if (backward) need += k * q + 2 * k * e + dim * q + 2 * q * wide + k * dim;
-  else need += k * wide;
+  int64_t e = (dim + DT_LANES - 1) / DT_LANES * DT_LANES, q = ATTENTION_Q, k = ATTENTION_K;
+  int64_t need = k * q + 2 * k * e + 2 * q * e + 3 * q;
+  if (backward) need += k * q + 2 * k * e + 3 * q * e;
   DT_REAL *p = dt_scratch((size_t)need * sizeof(DT_REAL));
-  Scratch x = {.pa = p};
-  x.s = p += k * q, x.acc_q = p += k * q, x.q_t = p += q * e, x.k_a = p += dim * q;
-  x.max = p += k * dim, x.sum = p += q, x.factor = p += q, p += q;
-  if (!backward) {
-    x.v = p;
-    return x;
-  }
-  x.k = p, x.ds = p += k * wide, x.acc_k = p += k * q, x.acc_v = p += k * e, x.dout_t = p += k * e;
-  x.q = p += dim * q, x.dout = p += q * wide, x.v_a = p += q * wide;
+  Scratch x = {.s = p};
+  x.k = p += k * q, x.v = p += k * e, x.q_t = p += k * e, x.acc_q = p += q * e;
+  x.max = p += q * e, x.sum = p += q, x.factor = p += q, p += q;
+  if (!backward) return x;
+  x.ds = p, x.acc_k = p += k * q, x.acc_v = p += k * e, x.dout_t = p += k * e;
+  x.q = p += q * e, x.dout = p += q * e;
   return x;
 }
 
-// s[keys][queries] = K-like rows (packed as A) times transposed Q-like rows (packed as B), both
-// over dim.
-DT_FN static void DT_NAME(scores)(int64_t keys, int64_t queries, int64_t dim, const DT_REAL *a,
-                                  const DT_REAL *b, DT_REAL *s) {
-  int64_t m = (keys + MR - 1) / MR * MR, n = (queries + DT_LANES - 1) / DT_LANES * DT_LANES;
-  DT_NAME(block)(m, n, dim, a, b, dim, s, ATTENTION_Q, 0,
-                 (GemmFetch[2]){{0}}); // whole tiles: both operands are padded with 0
+// Asks for the row that comes `ahead` rows later: rows of a head lie far apart, which no hardware
+// foresees.
+DT_FN static inline void DT_NAME(fetch_row)(const DT_REAL *from, const DtAttentionStride *stride,
+                                            int64_t ahead, int64_t dim) {
+  for (int64_t c = 0; c < dim; c += 64 / (int)sizeof(DT_REAL))
+    __builtin_prefetch(from + ahead * stride->t + c);
 }
 
-// Which of the queries that start at `query` see key `key`, as a mask.
-DT_FN static inline VI DT_NAME(visible)(const DtAttention *x, int64_t query, int64_t key) {
-  if (!x->causal) return v_bits(-1);
-  int64_t first = key - x->offset - query; // the first lane that sees it
+// to[rows][e] = from[rows][dim], rows up to a whole tile.
+DT_FN static void DT_NAME(copy_rows)(const DT_REAL *from, const DtAttentionStride *stride,
+                                     int64_t rows, int64_t dim, DT_REAL *to, int64_t e) {
+  enum { AHEAD = 12 };
+  for (int64_t i = 0; i < rows; i++, from += stride->t, to += e) {
+    int64_t c = 0;
+    if (i + AHEAD < rows) DT_NAME(fetch_row)(from, stride, AHEAD, dim);
+    for (; stride->e == 1 && c + DT_LANES <= dim; c += DT_LANES) v_store(to + c, v_load(from + c));
+    for (; c < e; c++) to[c] = c < dim ? from[c * stride->e] : 0;
+  }
+  memset(to, 0, (size_t)((rows + MR - 1) / MR * MR - rows) * (size_t)e * sizeof(DT_REAL));
+}
+
+// to[c][i] = from[i][c] for c < dim; i up to a whole vector, zeros past rows.
+DT_FN static void DT_NAME(transpose_rows)(const DT_REAL *from, const DtAttentionStride *stride,
+                                          int64_t rows, int64_t dim, DT_REAL *to) {
+  for (int64_t i = 0; i < rows; i += DT_LANES, from += DT_LANES * stride->t, to += DT_LANES) {
+    int64_t c = 0, left = rows - i;
+    for (int64_t l = DT_LANES; l < 2 * DT_LANES && l < left; l++)
+      DT_NAME(fetch_row)(from, stride, l, dim);
+    for (; stride->e == 1 && left >= DT_LANES && c + DT_LANES <= dim; c += DT_LANES) {
+      V row[DT_LANES];
+#pragma GCC unroll 16
+      for (int l = 0; l < DT_LANES; l++) row[l] = v_load(from + l * stride->t + c);
+      DT_NAME(transpose_lanes)(row, to + c * ATTENTION_Q, ATTENTION_Q);
+    }
+    for (; c < dim; c++)
+      for (int64_t l = 0; l < DT_LANES; l++)
+        to[c * ATTENTION_Q + l] = l < left ? from[l * stride->t + c * stride->e] : 0;
+  }
+}
+
+// A block of queries against a block of keys.
+typedef struct {
+  const DtAttention *x;
+  int64_t query, queries, key, keys;
+} DT_NAME(Pair);
+#define Pair DT_NAME(Pair)
+
+// The keys of the block that query i of the block sees: the first so many.
+DT_FN static inline int64_t DT_NAME(seen)(const Pair *p, int64_t i) {
+  int64_t last = p->query + i + p->x->offset - p->key;
+  return !p->x->causal || last >= p->keys ? p->keys : last < 0 ? 0 : last + 1;
+}
+
+// s[keys][queries] = sum(c < dim: a[key][c] * b[c][query]), where any query of a tile sees the key.
+DT_FN static void DT_NAME(scores)(const Pair *p, const DT_REAL *a, const DT_REAL *b, DT_REAL *s) {
+  int64_t dim = p->x->dim, e = (dim + DT_LANES - 1) / DT_LANES * DT_LANES;
+  int64_t vectors = (p->queries + DT_LANES - 1) / DT_LANES;
+  for (int64_t c = 0, width; c < vectors; c += width) {
+    width = DT_NAME(tile_width)(vectors - c);
+    int64_t rows = DT_NAME(seen)(p, (c + width) * DT_LANES - 1), at = c * DT_LANES;
+    for (int64_t i = 0; i < rows; i += MR)
+      DT_NAME(tile_of)((int)width, dim, a + i * e, e, 1, b + at, ATTENTION_Q,
+                       s + i * ATTENTION_Q + at, ATTENTION_Q, 0);
+  }
+}
+
+// How far down a column of queries a block of scores is looked at: a vector's queries see `all`
+// keys, some of them `some`. Products go on a little, through zeros up to `end`.
+typedef struct {
+  int64_t all, some, end;
+} DT_NAME(Reach);
+
+DT_FN static inline DT_NAME(Reach) DT_NAME(reach)(const Pair *p, int64_t c) {
+  int64_t some = DT_NAME(seen)(p, c + DT_LANES - 1);
+  return (DT_NAME(Reach)){DT_NAME(seen)(p, c), some, some + MR < p->keys ? some + MR : p->keys};
+}
+
+// Which lanes of queries c .. see key j of the block, as a mask.
+DT_FN static inline VI DT_NAME(visible)(const Pair *p, int64_t c, int64_t j) {
+  int64_t first = p->key + j - p->x->offset - p->query - c; // the first lane that sees it
   VI lane;
 #pragma GCC unroll 16
   for (int i = 0; i < DT_LANES; i++) lane[i] = i;
@@ -89,30 +150,70 @@ DT_FN static inline VI DT_NAME(visible)(const DtAttention *x, int64_t query, int
 
 // One block of the online softmax, for one vector of queries (column c of s): scores become
 // probabilities relative to the new maximum; factor is what earlier sums are to be multiplied with.
-DT_FN static void DT_NAME(softmax_block)(const DtAttention *x, const Scratch *w, int64_t c,
-                                         int64_t query, int64_t key, int64_t keys) {
-  const V none = v_set(-INFINITY), scale = v_set(x->scale);
-  V old = v_load(w->max + c), top = old;
-  bool masked = x->causal && key + keys - 1 > query + x->offset;
-  for (int64_t j = 0; j < keys; j++) {
-    DT_REAL *at = w->s + j * ATTENTION_Q + c;
-    V s = v_load(at) * scale;
-    if (masked) s = v_select(DT_NAME(visible)(x, query, key + j), s, none);
-    v_store(at, s);
-    top = v_max(s, top);
+DT_FN static void DT_NAME(softmax_block)(const Pair *p, const Scratch *w, int64_t c) {
+  const V none = v_set(-INFINITY), scale = v_set(p->x->scale);
+  DT_NAME(Reach) r = DT_NAME(reach)(p, c);
+  DT_REAL *s = w->s + c;
+  V old = v_load(w->max + c), top = old, top2 = old;
+  int64_t j = 0;
+  for (; j + 2 <= r.all; j += 2) { // two chains: the next maximum need not wait for the last
+    top = v_max(v_load(s + j * ATTENTION_Q) * scale, top);
+    top2 = v_max(v_load(s + (j + 1) * ATTENTION_Q) * scale, top2);
   }
+  for (; j < r.some; j++) {
+    V z = v_load(s + j * ATTENTION_Q) * scale;
+    top = v_max(v_select(DT_NAME(visible)(p, c, j), z, none), top);
+  }
+  top = v_max(top2, top);
   V base = v_select(top == none, v_set(0),
                     top); // no key seen yet: e^(-inf - 0) is 0, not e^(-inf + inf)
   V factor = DT_NAME(exp)(old - base), sum = v_load(w->sum + c) * factor;
-  for (int64_t j = 0; j < keys; j++) {
-    DT_REAL *at = w->s + j * ATTENTION_Q + c;
-    V p = DT_NAME(exp)(v_load(at) - base);
-    v_store(at, p);
-    sum += p;
+  for (j = 0; j < r.all; j++) {
+    V e = DT_NAME(exp)(v_fma(v_load(s + j * ATTENTION_Q), scale, -base));
+    v_store(s + j * ATTENTION_Q, e);
+    sum += e;
   }
+  for (; j < r.some; j++) {
+    V e = DT_NAME(exp)(v_fma(v_load(s + j * ATTENTION_Q), scale, -base));
+    e = (V)((VI)e & DT_NAME(visible)(p, c, j));
+    v_store(s + j * ATTENTION_Q, e);
+    sum += e;
+  }
+  for (; j < r.end; j++) v_store(s + j * ATTENTION_Q, v_set(0));
   v_store(w->max + c, top);
   v_store(w->sum + c, sum);
   v_store(w->factor + c, factor);
+}
+
+// acc_q = factor * acc_q + probabilities * V; the first block of keys starts it.
+DT_FN static void DT_NAME(add_values)(const Pair *p, const Scratch *w) {
+  int64_t vectors = (p->x->dim + DT_LANES - 1) / DT_LANES, e = vectors * DT_LANES;
+  for (int64_t i = 0; i < p->queries && p->key > 0; i++)
+    if (w->factor[i] != 1)
+      for (int64_t c = 0; c < e; c += DT_LANES)
+        v_store(w->acc_q + i * e + c, v_load(w->acc_q + i * e + c) * v_set(w->factor[i]));
+  for (int64_t c = 0, width; c < vectors; c += width) {
+    width = DT_NAME(tile_width)(vectors - c);
+    int64_t at = c * DT_LANES;
+    for (int64_t i = 0; i < p->queries; i += MR)
+      DT_NAME(tile_of)((int)width, DT_NAME(seen)(p, i + MR - 1), w->s + i, 1, ATTENTION_Q,
+                       w->v + at, e, w->acc_q + i * e + at, e, p->key > 0);
+  }
+}
+
+// o = acc_q / sum, and lse.
+DT_FN static void DT_NAME(finish)(const DtAttention *x, const Scratch *w, int64_t queries,
+                                  DT_REAL *o, DT_REAL *lse) {
+  int64_t e = (x->dim + DT_LANES - 1) / DT_LANES * DT_LANES;
+  for (int64_t i = 0; i < queries; i++, o += x->o.t) {
+    const DT_REAL *from = w->acc_q + i * e;
+    DT_REAL sum = w->sum[i], r = sum == 0 ? 0 : 1 / sum;
+    lse[i] = sum == 0 ? -INFINITY : (DT_REAL)(log((double)sum) + (double)w->max[i]);
+    int64_t c = 0;
+    for (; x->o.e == 1 && sum != 0 && c + DT_LANES <= x->dim; c += DT_LANES)
+      v_store(o + c, v_load(from + c) * v_set(r));
+    for (; c < x->dim; c++) o[c * x->o.e] = sum == 0 ? 0 : from[c] * r;
+  }
 }
 
 // Where a (b, g, r) of an operand starts.
@@ -125,52 +226,38 @@ DT_FN static inline int64_t DT_NAME(head)(const DtAttentionStride *s, int64_t b,
 DT_FN static void DT_NAME(forward)(const DtAttention *x, const DT_REAL *q, const DT_REAL *k,
                                    const DT_REAL *v, DT_REAL *o, DT_REAL *lse, int64_t query) {
   Scratch w = DT_NAME(scratch)(x->dim, false);
-  GemmFetch none[2] = {{0}};
   int64_t queries = x->tq - query < ATTENTION_Q ? x->tq - query : ATTENTION_Q;
   int64_t e = (x->dim + DT_LANES - 1) / DT_LANES * DT_LANES, end = x->tk;
   if (x->causal && query + queries + x->offset < end) end = query + queries + x->offset;
   for (int64_t i = 0; i < ATTENTION_Q; i++) w.max[i] = -INFINITY, w.sum[i] = 0;
-  memset(w.acc_q, 0, (size_t)(queries * e) * sizeof(DT_REAL));
-  DT_NAME(pack_b)(q + query * x->q.t, x->q.e, x->q.t, x->dim, queries, w.q_t);
+  DT_NAME(transpose_rows)(q + query * x->q.t, &x->q, queries, x->dim, w.q_t);
   for (int64_t key = 0; key < end; key += ATTENTION_K) {
-    int64_t keys = end - key < ATTENTION_K ? end - key : ATTENTION_K;
-    DT_NAME(pack_a)(k + key * x->k.t, x->k.t, x->k.e, keys, x->dim, w.k_a);
-    DT_NAME(pack_b)(v + key * x->v.t, x->v.t, x->v.e, keys, x->dim, w.v);
-    DT_NAME(scores)(keys, queries, x->dim, w.k_a, w.q_t, w.s);
-    for (int64_t c = 0; c < queries; c += DT_LANES)
-      DT_NAME(softmax_block)(x, &w, c, query + c, key, keys);
-    for (int64_t i = 0; i < queries; i++)
-      if (w.factor[i] != 1)
-        for (int64_t c = 0; c < e; c += DT_LANES)
-          v_store(w.acc_q + i * e + c, v_load(w.acc_q + i * e + c) * v_set(w.factor[i]));
-    DT_NAME(pack_a)(w.s, 1, ATTENTION_Q, queries, keys, w.pa);
-    DT_NAME(block)(queries, e, keys, w.pa, w.v, keys, w.acc_q, e, 1, none);
+    Pair p = {x, query, queries, key, end - key < ATTENTION_K ? end - key : ATTENTION_K};
+    DT_NAME(copy_rows)(k + key * x->k.t, &x->k, p.keys, x->dim, w.k, e);
+    DT_NAME(copy_rows)(v + key * x->v.t, &x->v, p.keys, x->dim, w.v, e);
+    DT_NAME(scores)(&p, w.k, w.q_t, w.s);
+    for (int64_t c = 0; c < queries; c += DT_LANES) DT_NAME(softmax_block)(&p, &w, c);
+    DT_NAME(add_values)(&p, &w);
   }
-  for (int64_t i = 0; i < queries; i++) {
-    DT_REAL sum = w.sum[i];
-    lse[query + i] = sum == 0 ? -INFINITY : (DT_REAL)(log((double)sum) + (double)w.max[i]);
-    for (int64_t c = 0; c < x->dim; c++)
-      o[(query + i) * x->o.t + c * x->o.e] = sum == 0 ? 0 : w.acc_q[i * e + c] / sum;
-  }
+  DT_NAME(finish)(x, &w, queries, o + query * x->o.t, lse + query);
 }
 
 // Probabilities and adjoints of the scores from w.s (scores) and w.ds (adjoints of the
 // probabilities).
-DT_FN static void DT_NAME(score_adjoints)(const DtAttention *x, const Scratch *w, int64_t queries,
-                                          int64_t query, int64_t key, int64_t keys) {
-  const V none = v_set(-INFINITY), scale = v_set(x->scale);
-  for (int64_t c = 0; c < queries; c += DT_LANES) {
+DT_FN static void DT_NAME(score_adjoints)(const Pair *p, const Scratch *w) {
+  const V none = v_set(-INFINITY), scale = v_set(p->x->scale);
+  for (int64_t c = 0; c < p->queries; c += DT_LANES) {
+    DT_NAME(Reach) r = DT_NAME(reach)(p, c);
     V lse = v_load(w->max + c), dot = v_load(w->sum + c);
     VI some = lse != none;
     lse = v_select(some, lse, v_set(0));
-    bool masked = x->causal && key + keys - 1 > query + c + x->offset;
-    for (int64_t j = 0; j < keys; j++) {
+    for (int64_t j = 0; j < r.end; j++) {
       DT_REAL *s = w->s + j * ATTENTION_Q + c, *ds = w->ds + j * ATTENTION_Q + c;
-      VI seen = masked ? some & DT_NAME(visible)(x, query + c, key + j) : some;
-      V p = DT_NAME(exp)(v_load(s) * scale - lse);
+      VI seen = j < r.all ? some : some & DT_NAME(visible)(p, c, j);
+      V prob = DT_NAME(exp)(v_fma(v_load(s), scale, -lse));
       // Unseen pairs are 0 even where a value there is infinite.
-      v_store(s, (V)((VI)p & seen));
-      v_store(ds, (V)((VI)(p * (v_load(ds) - dot) * scale) & seen));
+      v_store(s, (V)((VI)prob & seen));
+      v_store(ds, (V)((VI)(prob * (v_load(ds) - dot) * scale) & seen));
     }
   }
 }
@@ -178,11 +265,24 @@ DT_FN static void DT_NAME(score_adjoints)(const DtAttention *x, const Scratch *w
 // lse and sum(e: o * dout) of a block of queries, padded with values that make nothing but 0.
 DT_FN static void DT_NAME(row_sums)(const DtAttention *x, const Scratch *w, int64_t queries,
                                     const DT_REAL *o, const DT_REAL *dout, const DT_REAL *lse) {
-  for (int64_t i = 0; i < ATTENTION_Q; i++) {
-    DT_REAL sum[8] = {0}; // in a fixed order that vectorises
-    for (int64_t c = 0; i < queries && c < x->dim; c++)
-      sum[c % 8] += o[i * x->o.t + c * x->o.e] * dout[i * x->dout.t + c * x->dout.e];
-    w->sum[i] = ((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7]));
+  bool rows = x->o.e == 1 && x->dout.e == 1;
+  for (int64_t i = 0; i < ATTENTION_Q; i++, o += x->o.t, dout += x->dout.t) {
+    enum { CHAINS = 16 }; // in a fixed order, whatever the lanes
+    DT_REAL sum[CHAINS] = {0};
+    int64_t c = 0;
+    if (i < queries) {
+      V part[CHAINS / DT_LANES];
+      for (int l = 0; l < CHAINS / DT_LANES; l++) part[l] = v_set(0);
+      for (; rows && c + CHAINS <= x->dim; c += CHAINS)
+#pragma GCC unroll 16
+        for (int l = 0; l < CHAINS / DT_LANES; l++)
+          part[l] += v_load(o + c + l * DT_LANES) * v_load(dout + c + l * DT_LANES);
+      for (int l = 0; l < CHAINS / DT_LANES; l++) v_store(sum + l * DT_LANES, part[l]);
+      for (; c < x->dim; c++) sum[c % CHAINS] += o[c * x->o.e] * dout[c * x->dout.e];
+    }
+    for (int half = CHAINS / 2; half > 0; half /= 2)
+      for (int l = 0; l < half; l++) sum[l] += sum[l + half];
+    w->sum[i] = sum[0];
     w->max[i] = i < queries ? lse[i] : -INFINITY;
   }
 }
@@ -206,32 +306,54 @@ typedef struct {
   DT_REAL *dq;
 } DT_NAME(Queries);
 
+// c[rows][e] += sum(j: a[row][j] * b[j][e]) of one block, a being probabilities or adjoints of
+// scores and its rows keys: query j is left out before the first that sees any key of a tile.
+DT_FN static void DT_NAME(add_to_keys)(const Pair *p, const DT_REAL *a, const DT_REAL *b,
+                                       DT_REAL *c) {
+  int64_t vectors = (p->x->dim + DT_LANES - 1) / DT_LANES, e = vectors * DT_LANES;
+  int64_t rows = DT_NAME(seen)(p, p->queries - 1);
+  for (int64_t v = 0, width; v < vectors; v += width) {
+    width = DT_NAME(tile_width)(vectors - v);
+    int64_t at = v * DT_LANES;
+    for (int64_t i = 0; i < rows; i += MR) {
+      int64_t first = p->x->causal ? p->key + i - p->x->offset - p->query : 0;
+      if (first < 0) first = 0;
+      DT_NAME(tile_of)((int)width, p->queries - first, a + i * ATTENTION_Q + first, ATTENTION_Q, 1,
+                       b + first * e + at, e, c + i * e + at, e, 1);
+    }
+  }
+}
+
+// acc_q = adjoints of the scores * K.
+DT_FN static void DT_NAME(query_adjoints)(const Pair *p, const Scratch *w) {
+  int64_t vectors = (p->x->dim + DT_LANES - 1) / DT_LANES, e = vectors * DT_LANES;
+  for (int64_t c = 0, width; c < vectors; c += width) {
+    width = DT_NAME(tile_width)(vectors - c);
+    int64_t at = c * DT_LANES;
+    for (int64_t i = 0; i < p->queries; i += MR)
+      DT_NAME(tile_of)((int)width, DT_NAME(seen)(p, i + MR - 1), w->ds + i, 1, ATTENTION_Q,
+                       w->k + at, e, w->acc_q + i * e + at, e, 0);
+  }
+}
+
 // What one block of queries adds to a block of keys, whose operands and accumulators are in w.
-DT_FN static void DT_NAME(backward_block)(const DtAttention *x, const Scratch *w,
-                                          const DT_NAME(Queries) * h, int64_t query, int64_t key,
-                                          int64_t keys) {
+DT_FN static void DT_NAME(backward_block)(const Pair *p, const Scratch *w,
+                                          const DT_NAME(Queries) * h) {
+  const DtAttention *x = p->x;
   int64_t e = (x->dim + DT_LANES - 1) / DT_LANES * DT_LANES, dim = x->dim;
-  int64_t queries = x->tq - query < ATTENTION_Q ? x->tq - query : ATTENTION_Q, seen = keys;
-  if (x->causal && query + queries + x->offset - key < keys)
-    seen = query + queries + x->offset - key;
-  if (seen < 0) seen = 0; // later keys are seen by none of these queries
-  GemmFetch none[2] = {{0}};
-  const DT_REAL *q = h->q + query * x->q.t, *dout = h->dout + query * x->dout.t;
-  DT_NAME(row_sums)(x, w, queries, h->o + query * x->o.t, dout, h->lse + query);
-  DT_NAME(pack_b)(q, x->q.e, x->q.t, dim, queries, w->q_t);
-  DT_NAME(pack_b)(dout, x->dout.e, x->dout.t, dim, queries, w->dout_t);
-  DT_NAME(pack_b)(q, x->q.t, x->q.e, queries, dim, w->q);
-  DT_NAME(pack_b)(dout, x->dout.t, x->dout.e, queries, dim, w->dout);
-  DT_NAME(scores)(seen, queries, dim, w->k_a, w->q_t, w->s);
-  DT_NAME(scores)(seen, queries, dim, w->v_a, w->dout_t, w->ds);
-  DT_NAME(score_adjoints)(x, w, queries, query, key, seen);
-  DT_NAME(pack_a)(w->s, ATTENTION_Q, 1, seen, queries, w->pa);
-  DT_NAME(block)(seen, e, queries, w->pa, w->dout, queries, w->acc_v, e, 1, none);
-  DT_NAME(pack_a)(w->ds, ATTENTION_Q, 1, seen, queries, w->pa);
-  DT_NAME(block)(seen, e, queries, w->pa, w->q, queries, w->acc_k, e, 1, none);
-  DT_NAME(pack_a)(w->ds, 1, ATTENTION_Q, queries, seen, w->pa);
-  DT_NAME(block)(queries, e, seen, w->pa, w->k, keys, w->acc_q, e, 0, none);
-  DT_NAME(write_rows)(w->acc_q, e, queries, dim, h->dq + query * x->dq.t, &x->dq, key > 0);
+  const DT_REAL *q = h->q + p->query * x->q.t, *dout = h->dout + p->query * x->dout.t;
+  DT_NAME(row_sums)(x, w, p->queries, h->o + p->query * x->o.t, dout, h->lse + p->query);
+  DT_NAME(transpose_rows)(q, &x->q, p->queries, dim, w->q_t);
+  DT_NAME(transpose_rows)(dout, &x->dout, p->queries, dim, w->dout_t);
+  DT_NAME(copy_rows)(q, &x->q, p->queries, dim, w->q, e);
+  DT_NAME(copy_rows)(dout, &x->dout, p->queries, dim, w->dout, e);
+  DT_NAME(scores)(p, w->k, w->q_t, w->s);
+  DT_NAME(scores)(p, w->v, w->dout_t, w->ds);
+  DT_NAME(score_adjoints)(p, w);
+  DT_NAME(add_to_keys)(p, w->s, w->dout, w->acc_v);
+  DT_NAME(add_to_keys)(p, w->ds, w->q, w->acc_k);
+  DT_NAME(query_adjoints)(p, w);
+  DT_NAME(write_rows)(w->acc_q, e, p->queries, dim, h->dq + p->query * x->dq.t, &x->dq, p->key > 0);
 }
 
 // One kv head of one batch element: every block of keys with all the queries that see it.
@@ -248,9 +370,8 @@ DT_FN static void DT_NAME(backward)(const DtAttention *x, int64_t b, int64_t g, 
     int64_t keys = x->tk - key < ATTENTION_K ? x->tk - key : ATTENTION_K, start = 0;
     if (x->causal && key > 0 && key - x->offset > 0)
       start = (key - x->offset) / ATTENTION_Q * ATTENTION_Q;
-    DT_NAME(pack_a)(k + key * x->k.t, x->k.t, x->k.e, keys, dim, w.k_a);
-    DT_NAME(pack_a)(v + key * x->v.t, x->v.t, x->v.e, keys, dim, w.v_a);
-    DT_NAME(pack_b)(k + key * x->k.t, x->k.t, x->k.e, keys, dim, w.k);
+    DT_NAME(copy_rows)(k + key * x->k.t, &x->k, keys, dim, w.k, e);
+    DT_NAME(copy_rows)(v + key * x->v.t, &x->v, keys, dim, w.v, e);
     memset(w.acc_k, 0, (size_t)(keys * e) * sizeof(DT_REAL));
     memset(w.acc_v, 0, (size_t)(keys * e) * sizeof(DT_REAL));
     for (int64_t r = 0; r < x->group; r++) {
@@ -259,8 +380,10 @@ DT_FN static void DT_NAME(backward)(const DtAttention *x, int64_t b, int64_t g, 
            dout + DT_NAME(head)(&x->dout, b, g, r),
            lse + ((b * x->kv_heads + g) * x->group + r) * x->tq,
            dq + DT_NAME(head)(&x->dq, b, g, r)};
-      for (int64_t query = start; query < x->tq; query += ATTENTION_Q)
-        DT_NAME(backward_block)(x, &w, &h, query, key, keys);
+      for (int64_t query = start; query < x->tq; query += ATTENTION_Q) {
+        int64_t queries = x->tq - query < ATTENTION_Q ? x->tq - query : ATTENTION_Q;
+        DT_NAME(backward_block)(&(Pair){x, query, queries, key, keys}, &w, &h);
+      }
     }
     DT_NAME(write_rows)(w.acc_k, e, keys, dim, dk + key * x->dk.t, &x->dk, false);
     DT_NAME(write_rows)(w.acc_v, e, keys, dim, dv + key * x->dv.t, &x->dv, false);
@@ -289,3 +412,4 @@ DT_FN static void DT_NAME(backward_tasks)(void *const *arg, int64_t begin, int64
                       arg[5], arg[6], arg[7], arg[8], arg[9]);
 }
 #undef Scratch
+#undef Pair

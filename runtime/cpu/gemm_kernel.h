@@ -61,8 +61,8 @@ DT_FN static inline void DT_NAME(transpose_mr)(V row[MR], DT_REAL *to) {
   for (int i = 0; i < MR; i++) v_store(to + i * DT_LANES, row[i]);
 }
 
-// Writes the transpose of a square of vectors: row p of it goes to to[p * NR ..].
-DT_FN static inline void DT_NAME(transpose_lanes)(V row[DT_LANES], DT_REAL *to) {
+// Writes the transpose of a square of vectors: row p of it goes to to[p * stride ..].
+DT_FN static inline void DT_NAME(transpose_lanes)(V row[DT_LANES], DT_REAL *to, int64_t stride) {
   V next[DT_LANES];
   for (int round = 1; round < DT_LANES; round *= 2) {
 #pragma GCC unroll 8
@@ -74,7 +74,7 @@ DT_FN static inline void DT_NAME(transpose_lanes)(V row[DT_LANES], DT_REAL *to) 
     for (int i = 0; i < DT_LANES; i++) row[i] = next[i];
   }
 #pragma GCC unroll 16
-  for (int i = 0; i < DT_LANES; i++) v_store(to + i * NR, row[i]);
+  for (int i = 0; i < DT_LANES; i++) v_store(to + i * stride, row[i]);
 }
 
 // to[0 .. MR) = from[0 .. MR); MR may be less than a vector.
@@ -123,7 +123,7 @@ DT_FN static void DT_NAME(pack_lanes)(const DT_REAL *b, int64_t row, int64_t col
       V v[DT_LANES];
 #pragma GCC unroll 16
       for (int i = 0; i < DT_LANES; i++) v[i] = v_load(b + i * col + p);
-      DT_NAME(transpose_lanes)(v, to + p * NR);
+      DT_NAME(transpose_lanes)(v, to + p * NR, NR);
     }
   else if (cols >= DT_LANES && col == 1)
     for (; p < k; p++) v_store(to + p * NR, v_load(b + p * row));
