@@ -138,10 +138,9 @@ static void check_faults(void) {
   drop(p, 0, find(p, 0, DT_PIPE_SEND, 4));
   refused(p, "without its other end: rank 6 (stage 1), receive of the activation of chunk 0, microbatch 4",
           "rank 2 (stage 0), which has finished");
-  p = sample(DT_PIPE_GPIPE); // a send left out: its receiver meets the next one
+  p = sample(DT_PIPE_GPIPE); // a send left out: the next microbatch finds its buffer full
   drop(p, 0, find(p, 0, DT_PIPE_SEND, 1));
-  refused(p, "rank 2 (stage 0), send of the activation of chunk 0, microbatch 2",
-          "rank 6 (stage 1), receive of the activation of chunk 0, microbatch 1");
+  refused(p, "rank 2 (stage 0), forward of chunk 0, microbatch 2", "waiting to be sent");
   p = sample(DT_PIPE_1F1B); // the same where both wait for it
   drop(p, 0, find(p, 0, DT_PIPE_SEND, 4));
   refused(p, "in a circle: rank 2 (stage 0), receive of the gradient of chunk 1, microbatch 2",
