@@ -23,6 +23,7 @@ extern const char *const dt_axis_name[DT_AXES]; // "tp" "cp" "dp" "pp"
 typedef struct DtWorld {
   int rank, size;
   int degree[DT_AXES], coord[DT_AXES];
+  int local_rank, local_size; // among the ranks on this machine
 } DtWorld;
 extern DtWorld dt_world;
 
@@ -43,6 +44,8 @@ const DtGroup *dt_group_within(const DtGroup *g, int part);
 const DtGroup *dt_group_across(const DtGroup *g, int part);
 
 // What an operation is for, told in messages and the profile. Strings live as long as the program.
+// All members of an operation, sender and receiver too, give the same `what` and `layer`: this is
+// checked, and ends the process with 70.
 typedef struct DtNote {
   const char *what; // "blocks.*.mlp.fc.weight"
   int64_t layer; // which of a stack, or -1
@@ -82,7 +85,8 @@ void dt_barrier(const DtGroup *g);
 // anywhere (a file that cannot be written, a stop signal) before anybody goes on. Blocks.
 int dt_agree(int status);
 
-// Finds out who this process is and connects: `ranks` > 0 starts that many local processes, of which
+// Finds out who this process is and connects. Call it before there are threads. `timeout`: seconds
+// that a peer may be silent; 0: 100, or ten steps where that is more. `ranks` > 0 starts that many local processes, of which
 // the caller goes on in one (each child returns from here as a rank; the parent never returns: it
 // waits, and exits with the status that the ranks agree on); 0: the environment says (torchrun's,
 // Slurm's, mpirun's variables), or this is the only rank. 78 where the world does not fit the mesh.
@@ -90,6 +94,14 @@ int dt_comm_start(const DtProgram *p, int ranks, double timeout, DtError *e);
 // Whether all ranks run the same build with the same layout, options and data: 76 names the first
 // that differs and in what. `text` is a line for each thing compared, "what: value".
 int dt_comm_handshake(const char *text, DtError *e);
+// Step `step` begins: told in messages, and the time that steps take says how long a peer may be
+// silent where --timeout does not. The first step may take longer than the others.
+void dt_comm_step(int64_t step);
+// The signal that the parent of `--ranks` got and that asks for a stop, or 0. Ranks see it at
+// different steps: dt_agree on it.
+int dt_comm_stop_request(void);
+// Leaves the world: operations that were posted have been waited for, or are given up. Peers that
+// still wait for this rank end with status 69.
 void dt_comm_stop(void);
 
 #endif

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "runtime/trace.h"
 
+#include "runtime/comm.h"
 #include "runtime/file.h"
 #include "runtime/json.h"
 
@@ -19,6 +20,17 @@ typedef struct {
 
 bool dt_tracing;
 const char *volatile dt_activity = "starting";
+
+// One operation of the communication thread.
+typedef struct {
+  const char *op, *what, *axes;
+  int64_t layer, bytes, begin, end;
+} Transfer;
+
+static struct {
+  Transfer *transfer;
+  int64_t n, capacity, dropped;
+} row;
 
 static struct {
   Event *event;
@@ -45,6 +57,21 @@ void dt_trace_record(const char *name, bool begin) {
   trace.event[trace.n++] = (Event){name, dt_nanoseconds(), begin};
 }
 
+void dt_trace_comm(const char *op, const char *what, int64_t layer, const char *axes,
+                   int64_t bytes, int64_t begin) {
+  if (row.n == row.capacity) {
+    int64_t more = row.capacity ? row.capacity * 2 : 1 << 12;
+    Transfer *t = more <= MOST_EVENTS ? realloc(row.transfer, (size_t)more * sizeof *t) : NULL;
+    if (!t) {
+      row.dropped++;
+      return;
+    }
+    row.transfer = t;
+    row.capacity = more;
+  }
+  row.transfer[row.n++] = (Transfer){op, what, axes, layer, bytes, begin, dt_nanoseconds()};
+}
+
 int dt_trace_start(DtError *e) {
   trace.capacity = 1 << 16;
   trace.n = trace.dropped = 0;
@@ -54,6 +81,24 @@ int dt_trace_start(DtError *e) {
   return 0;
 }
 
+static void write_transfers(DtOut *o, int64_t start) {
+  if (row.n)
+    dt_out_print(o, ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":1,"
+                    "\"args\":{\"name\":\"communication\"}}", dt_world.rank);
+  for (int64_t i = 0; i < row.n; i++) {
+    const Transfer *t = &row.transfer[i];
+    char what[256];
+    dt_json_escape(what, sizeof what, t->what ? t->what : "");
+    dt_out_print(o,
+                 ",\n{\"name\":\"%s %s\",\"ph\":\"X\",\"ts\":%.3f,\"dur\":%.3f,\"pid\":%d,"
+                 "\"tid\":1,\"args\":{\"axes\":\"%s\",\"bytes\":%lld,\"layer\":%lld}}",
+                 t->op, what, (double)(t->begin - start) / 1e3, (double)(t->end - t->begin) / 1e3,
+                 dt_world.rank, t->axes, (long long)t->bytes, (long long)t->layer);
+  }
+  free(row.transfer);
+  memset(&row, 0, sizeof row);
+}
+
 int dt_trace_write(const char *path, DtError *e) {
   dt_tracing = false;
   DtOut o;
@@ -61,17 +106,18 @@ int dt_trace_write(const char *path, DtError *e) {
   dt_out_print(
       &o,
       "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"dropped_events\":%lld},\n\"traceEvents\":[\n",
-      (long long)trace.dropped);
-  dt_out_print(&o, "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":0,\"tid\":0,\"args\":{\"name\":"
-                   "\"rank 0\"}}");
+      (long long)(trace.dropped + row.dropped));
+  dt_out_print(&o, "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":"
+                   "\"rank %d\"}}", dt_world.rank, dt_world.rank);
   int64_t start = trace.n ? trace.event[0].when : 0;
   for (int64_t i = 0; i < trace.n; i++) {
     const Event *v = &trace.event[i];
     char name[256];
     dt_json_escape(name, sizeof name, v->name);
-    dt_out_print(&o, ",\n{\"name\":\"%s\",\"ph\":\"%c\",\"ts\":%.3f,\"pid\":0,\"tid\":0}", name,
-                 v->begin ? 'B' : 'E', (double)(v->when - start) / 1e3);
+    dt_out_print(&o, ",\n{\"name\":\"%s\",\"ph\":\"%c\",\"ts\":%.3f,\"pid\":%d,\"tid\":0}", name,
+                 v->begin ? 'B' : 'E', (double)(v->when - start) / 1e3, dt_world.rank);
   }
+  write_transfers(&o, start);
   dt_out_print(&o, "\n]}\n");
   free(trace.event);
   memset(&trace, 0, sizeof trace);

@@ -1,7 +1,8 @@
 // What the program is doing right now: told to USR2, and recorded for --profile.
 //
 // Emitted host code brackets each kernel with dt_trace_begin and dt_trace_end. Off, the pair costs
-// a store and a predicted branch. Only the thread that runs the steps may call them.
+// a store and a predicted branch. Only the thread that runs the steps may call them; the
+// communication thread has a row of its own.
 #ifndef DTC_RUNTIME_TRACE_H
 #define DTC_RUNTIME_TRACE_H
 
@@ -17,13 +18,22 @@ int64_t dt_nanoseconds(void); // monotonic; may be called in a signal handler
 void dt_trace_record(const char *name, bool begin);
 
 static inline void dt_trace_begin(const char *name) {
-  dt_activity = name;
+  __atomic_store_n(&dt_activity, name, __ATOMIC_RELAXED); // another thread may tell it
   if (dt_tracing) dt_trace_record(name, true);
 }
 
 static inline void dt_trace_end(const char *name) {
   if (dt_tracing) dt_trace_record(name, false);
 }
+
+static inline const char *dt_activity_now(void) {
+  return __atomic_load_n(&dt_activity, __ATOMIC_RELAXED);
+}
+
+// An operation of the communication thread that is now complete: since when, what it was for
+// (strings that live forever, or NULL), which layer or -1, over which axes, how many bytes.
+void dt_trace_comm(const char *op, const char *what, int64_t layer, const char *axes,
+                   int64_t bytes, int64_t begin);
 
 // Starts recording, and writes all of it to `path` as a Chrome trace (chrome://tracing, Perfetto).
 // Events past a bound of some millions are dropped, and the file says how many.

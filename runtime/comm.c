@@ -1,0 +1,230 @@
+// Operations from posting to completion: a fixed ring between the thread that posts and the thread
+// that carries out.
+#define _GNU_SOURCE
+#include "runtime/comm.h"
+
+#include "runtime/comm_op.h"
+#include "runtime/counter.h"
+#include "runtime/trace.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RING = 1024, STEPS_KEPT = 15, LOOKS = 300 };
+
+static struct {
+  const DtTransport *transport; // NULL: this is the only rank
+  pthread_t thread;
+  DtOp op[RING]; // operation i, from 1, is at i % RING
+  DtCounter posted, done;
+  _Atomic(const DtOp *) current;
+  atomic_bool leaving;
+  int delay_ms;
+  double timeout; // 0: by the length of steps
+  _Atomic int64_t step;
+  _Atomic int64_t silent_ms, late_ms;
+  int64_t began; // nanoseconds: when the step began
+  int64_t took[STEPS_KEPT];
+  int steps;
+} comm;
+
+const DtOp *dt_comm_current(void) { return atomic_load(&comm.current); }
+bool dt_comm_leaving(void) { return atomic_load(&comm.leaving); }
+int64_t dt_comm_at_step(void) { return atomic_load(&comm.step); }
+double dt_comm_limit(void) { return (double)atomic_load(&comm.silent_ms) * 1e-3; }
+double dt_comm_late_limit(void) { return (double)atomic_load(&comm.late_ms) * 1e-3; }
+
+// ---- How long a peer may be silent
+
+static int64_t median_step(void) {
+  int64_t v[STEPS_KEPT];
+  int n = 0;
+  for (int i = 0; i < comm.steps && i < STEPS_KEPT; i++) {
+    int at = n++;
+    for (; at > 0 && v[at - 1] > comm.took[i]; at--) v[at] = v[at - 1];
+    v[at] = comm.took[i];
+  }
+  return n ? v[n / 2] : 0;
+}
+
+static void set_limit(void) {
+  enum { LATE = 6, STEPS = 10 };
+  double limit = comm.timeout > 0 ? comm.timeout : 100;
+  double steps = STEPS * (double)median_step() * 1e-9;
+  if (comm.timeout <= 0 && steps > limit) limit = steps;
+  atomic_store(&comm.late_ms, (int64_t)(LATE * limit * 1e3));
+  atomic_store(&comm.silent_ms, (int64_t)((comm.steps ? 1 : LATE) * limit * 1e3));
+}
+
+void dt_comm_step(int64_t step) {
+  int64_t now = dt_nanoseconds();
+  if (atomic_load(&comm.step) > 0) comm.took[comm.steps++ % STEPS_KEPT] = now - comm.began;
+  comm.began = now;
+  atomic_store(&comm.step, step);
+  set_limit();
+}
+
+// ---- The communication thread
+
+static void delay(void) {
+  for (int left = comm.delay_ms; left > 0 && !dt_comm_leaving(); left -= DT_LOOK_MS) {
+    int ms = left < DT_LOOK_MS ? left : DT_LOOK_MS;
+    struct timespec t = {ms / 1000, ms % 1000 * 1000000L};
+    nanosleep(&t, NULL);
+    comm.transport->look();
+  }
+}
+
+static void carry_out(const DtOp *op) {
+  int64_t begin = dt_tracing ? dt_nanoseconds() : 0;
+  atomic_store(&comm.current, op);
+  if (comm.delay_ms) delay();
+  comm.transport->run(op);
+  atomic_store(&comm.current, NULL);
+  if (begin)
+    dt_trace_comm(dt_op_name[op->kind], op->note.what, op->note.layer, op->g->axes,
+                  op->count * (int64_t)dt_op_size(op->type), begin);
+}
+
+static void *work(void *unused) {
+  uint64_t done = 0;
+  while (!dt_comm_leaving()) {
+    uint64_t posted = dt_counter_get(&comm.posted);
+    for (int i = 0; posted == done && i < LOOKS; i++) {
+      dt_pause();
+      posted = dt_counter_get(&comm.posted);
+    }
+    if (posted == done) {
+      dt_counter_sleep(&comm.posted, done, DT_LOOK_MS);
+      comm.transport->look();
+      continue;
+    }
+    carry_out(&comm.op[(done + 1) % RING]);
+    if (dt_comm_leaving()) break;
+    dt_counter_set(&comm.done, ++done);
+  }
+  return unused;
+}
+
+int dt_comm_run(const DtTransport *t, double timeout, DtError *e) {
+  const char *ms = getenv("DT_COMM_DELAY_MS");
+  comm.delay_ms = ms ? atoi(ms) : 0;
+  comm.timeout = timeout;
+  comm.transport = t;
+  set_limit();
+  // Signals are for the thread that runs the steps.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  int failed = pthread_create(&comm.thread, NULL, work, NULL);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (!failed) return 0;
+  comm.transport = NULL;
+  return dt_fail(e, DT_EXIT_OS, "cannot start the communication thread: %s", strerror(failed));
+}
+
+void dt_comm_stop(void) {
+  if (!comm.transport) return;
+  atomic_store(&comm.leaving, true);
+  dt_counter_wake(&comm.posted);
+  pthread_join(comm.thread, NULL);
+  comm.transport->close();
+  comm.transport = NULL;
+}
+
+// ---- Posting
+
+void dt_wait(DtTicket t) {
+  for (int i = 0; i < LOOKS; i++) {
+    if (dt_counter_get(&comm.done) >= t) return;
+    dt_pause();
+  }
+  for (uint64_t done; (done = dt_counter_get(&comm.done)) < t;)
+    dt_counter_sleep(&comm.done, done, DT_LOOK_MS);
+}
+
+static DtTicket post(const DtOp *op) {
+  if (!comm.transport) {
+    fprintf(stderr, "train: error: %s before ranks are connected\n", dt_op_name[op->kind]);
+    exit(DT_EXIT_BUG);
+  }
+  DtTicket t = dt_counter_get(&comm.posted) + 1;
+  if (t > RING) dt_wait(t - RING);
+  DtOp *at = &comm.op[t % RING];
+  *at = *op;
+  at->step = dt_comm_at_step();
+  dt_counter_set(&comm.posted, t);
+  return t;
+}
+
+// A group of one, or nothing to move: done at once, under a ticket that is never waited for.
+static bool alone(const DtOp *op) {
+  if (op->count > 0 && op->g->n > 1) return false;
+  if (op->count > 0 && op->in && op->out && op->in != op->out)
+    memmove(op->out, op->in, (size_t)op->count * dt_op_size(op->type));
+  return true;
+}
+
+DtTicket dt_all_reduce(const DtGroup *g, DtType type, DtReduce reduce, const void *in, void *out,
+                       int64_t count, DtNote note) {
+  DtOp op = {.kind = DT_OP_ALL_REDUCE, .type = type, .reduce = reduce, .g = g,
+             .in = in, .out = out, .count = count, .note = note};
+  return alone(&op) ? 0 : post(&op);
+}
+
+DtTicket dt_reduce_scatter(const DtGroup *g, DtType type, DtReduce reduce, const void *in,
+                           void *out, int64_t count, DtNote note) {
+  DtOp op = {.kind = DT_OP_REDUCE_SCATTER, .type = type, .reduce = reduce, .g = g,
+             .in = in, .out = out, .count = count, .note = note};
+  return alone(&op) ? 0 : post(&op);
+}
+
+DtTicket dt_all_gather(const DtGroup *g, DtType type, const void *in, void *out, int64_t count,
+                       DtNote note) {
+  DtOp op = {.kind = DT_OP_ALL_GATHER, .type = type, .g = g,
+             .in = in, .out = out, .count = count, .note = note};
+  return alone(&op) ? 0 : post(&op);
+}
+
+DtTicket dt_all_to_all(const DtGroup *g, DtType type, const void *in, void *out, int64_t count,
+                       DtNote note) {
+  DtOp op = {.kind = DT_OP_ALL_TO_ALL, .type = type, .g = g,
+             .in = in, .out = out, .count = count, .note = note};
+  return alone(&op) ? 0 : post(&op);
+}
+
+DtTicket dt_broadcast(const DtGroup *g, DtType type, int root, void *data, int64_t count,
+                      DtNote note) {
+  DtOp op = {.kind = DT_OP_BROADCAST, .type = type, .peer = root, .g = g,
+             .in = data, .out = data, .count = count, .note = note};
+  return alone(&op) ? 0 : post(&op);
+}
+
+DtTicket dt_send(const DtGroup *g, int to, DtType type, const void *data, int64_t count,
+                 DtNote note) {
+  DtOp op = {.kind = DT_OP_SEND, .type = type, .peer = to, .g = g,
+             .in = data, .count = count, .note = note};
+  return alone(&op) ? 0 : post(&op);
+}
+
+DtTicket dt_recv(const DtGroup *g, int from, DtType type, void *data, int64_t count,
+                 DtNote note) {
+  DtOp op = {.kind = DT_OP_RECV, .type = type, .peer = from, .g = g,
+             .out = data, .count = count, .note = note};
+  return alone(&op) ? 0 : post(&op);
+}
+
+void dt_barrier(const DtGroup *g) {
+  DtOp op = {.kind = DT_OP_BARRIER, .type = DT_TYPE_I32, .g = g, .note = {.layer = -1}};
+  if (g->n > 1) dt_wait(post(&op));
+}
+
+int dt_agree(int status) {
+  int32_t v = status ? status : INT32_MAX, all = v;
+  DtNote note = {"status", -1, NULL};
+  dt_wait(dt_all_reduce(dt_group((1 << DT_AXES) - 1), DT_TYPE_I32, DT_MIN, &v, &all, 1, note));
+  return all == INT32_MAX ? 0 : all;
+}

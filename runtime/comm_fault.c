@@ -1,0 +1,78 @@
+// The last words of a rank that cannot go on.
+#define _GNU_SOURCE
+#include "runtime/comm_op.h"
+
+#include "runtime/trace.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+const char *const dt_op_name[DT_OP_KINDS] = {"all_reduce", "reduce_scatter", "all_gather",
+                                             "all_to_all", "broadcast",      "send",
+                                             "recv",       "barrier"};
+
+typedef struct {
+  char *at;
+  size_t n, capacity;
+} Text;
+
+static void add(Text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void add(Text *t, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  int n = vsnprintf(t->at + t->n, t->capacity - t->n, format, args);
+  va_end(args);
+  if (n > 0) t->n = (size_t)n < t->capacity - t->n ? t->n + (size_t)n : t->capacity - 1;
+}
+
+static void add_ranks(Text *t, const DtGroup *g) {
+  enum { MOST = 16 };
+  add(t, "ranks");
+  for (int i = 0; i < g->n && i < MOST; i++) add(t, " %d", g->rank[i]);
+  if (g->n > MOST) add(t, " ... %d", g->rank[g->n - 1]);
+}
+
+void dt_op_text(char *text, size_t n, const DtOp *op) {
+  Text t = {text, 0, n};
+  add(&t, "%s", dt_op_name[op->kind]);
+  if (op->note.what) add(&t, " of %s", op->note.what);
+  if (op->note.layer >= 0 && op->note.what) add(&t, ", layer %lld", (long long)op->note.layer);
+  add(&t, " (%lld bytes", (long long)op->count * (long long)dt_op_size(op->type));
+  if (op->kind == DT_OP_SEND) add(&t, " to rank %d", op->g->rank[op->peer]);
+  if (op->kind == DT_OP_RECV) add(&t, " from rank %d", op->g->rank[op->peer]);
+  add(&t, " over %s: ", op->g->axes);
+  add_ranks(&t, op->g);
+  add(&t, ")");
+  if (op->step > 0) add(&t, ", step %lld", (long long)op->step);
+  if (op->note.source) add(&t, ", %s", op->note.source);
+}
+
+void dt_comm_end(int status, const char *format, ...) {
+  // One write, so that what the ranks say does not mix.
+  char line[3000];
+  Text t = {line, 0, sizeof line - 1};
+  add(&t, "train: rank %d: error: ", dt_world.rank);
+  va_list args;
+  va_start(args, format);
+  int n = vsnprintf(line + t.n, t.capacity - t.n, format, args);
+  va_end(args);
+  if (n > 0) t.n = dt_least(n, (int64_t)(t.capacity - t.n) - 1) + t.n;
+  const DtOp *op = dt_comm_current();
+  if (op) {
+    char what[800];
+    dt_op_text(what, sizeof what, op);
+    add(&t, "; this rank waited in %s", what);
+  } else {
+    add(&t, "; this rank waited for nothing, and was at %s", dt_activity_now());
+    if (dt_comm_at_step() > 0) add(&t, " in step %lld", (long long)dt_comm_at_step());
+  }
+  line[t.n++] = '\n';
+  for (size_t done = 0; done < t.n;) {
+    ssize_t w = write(STDERR_FILENO, line + done, t.n - done);
+    if (w <= 0) break;
+    done += (size_t)w;
+  }
+  _exit(status);
+}

@@ -1,0 +1,76 @@
+// One operation on its way from the thread that posts it to the thread that carries it out, and
+// what that thread needs of a transport. Used by runtime/comm*.c, shm*.c and world*.c only.
+#ifndef DTC_RUNTIME_COMM_OP_H
+#define DTC_RUNTIME_COMM_OP_H
+
+#include "runtime/comm.h"
+
+#include <stdatomic.h>
+#include <stddef.h>
+
+typedef enum DtOpKind {
+  DT_OP_ALL_REDUCE,
+  DT_OP_REDUCE_SCATTER,
+  DT_OP_ALL_GATHER,
+  DT_OP_ALL_TO_ALL,
+  DT_OP_BROADCAST,
+  DT_OP_SEND,
+  DT_OP_RECV,
+  DT_OP_BARRIER,
+  DT_OP_KINDS
+} DtOpKind;
+extern const char *const dt_op_name[DT_OP_KINDS]; // "all_reduce", ...
+
+typedef struct DtOp {
+  DtOpKind kind;
+  DtType type;
+  DtReduce reduce;
+  int peer; // number within the group: root, receiver, sender
+  const DtGroup *g; // of two members or more
+  const void *in;
+  void *out;
+  int64_t count; // elements, as comm.h says for each operation; none only in a barrier
+  int64_t step;  // of the run, when it was posted
+  DtNote note;
+} DtOp;
+
+// How ranks are connected. Called by the communication thread, close after it has ended.
+typedef struct DtTransport {
+  void (*run)(const DtOp *op); // returns when the operation is complete here, or dt_comm_leaving()
+  void (*look)(void);          // every DT_LOOK_MS or more often, when nothing runs: are peers well?
+  void (*close)(void);
+} DtTransport;
+
+enum { DT_LOOK_MS = 200 }; // how often peers are looked at, and the length of any sleep at most
+
+static inline size_t dt_op_size(DtType type) { return type == DT_TYPE_F64 ? 8 : 4; }
+static inline int64_t dt_least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// runtime/comm_reduce.c: out[i] = source[0][i] op source[1][i] op ..., in this order. out may be one
+// of the sources.
+void dt_reduce(DtType type, DtReduce op, void *out, const void *const *source, int n,
+               int64_t count);
+
+// runtime/world.c: the mesh and the groups of a world in which this process is `rank`.
+enum { DT_GROUPS = 64 };                                       // most groups that a world may have
+int dt_world_fits(const DtProgram *p, int size, DtError *e);   // 78 where it does not
+void dt_world_set(const DtProgram *p, int rank, int size, int local_rank, int local_size);
+// Which group has which number, by a key that all members compute alike: an array that a transport
+// may replace by one that all ranks share, before the first group is cut.
+extern _Atomic uint64_t *dt_group_registry;
+
+// runtime/comm.c
+int dt_comm_run(const DtTransport *t, double timeout, DtError *e); // starts the thread
+double dt_comm_limit(void);        // seconds that a peer may be silent, now
+double dt_comm_late_limit(void);   // and that one may be away that is alive
+bool dt_comm_leaving(void);        // dt_comm_stop was called: give up
+const DtOp *dt_comm_current(void); // what the communication thread is at, or NULL
+int64_t dt_comm_at_step(void);     // that the run is at, 0 before the first
+
+// runtime/comm_fault.c: says what this rank was at, and why it cannot go on; ends the process.
+_Noreturn void dt_comm_end(int status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+// "all_reduce of wte.weight (1024 bytes over dp: ranks 0 2), step 3, gpt2.dt:14"
+void dt_op_text(char *text, size_t n, const DtOp *op);
+
+#endif

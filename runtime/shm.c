@@ -1,0 +1,96 @@
+// Shared memory: made, mapped, left.
+#define _GNU_SOURCE
+#include "runtime/shm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+DtShm dt_shm;
+
+enum { PAGE = 4096 };
+static const uint64_t MAGIC = 0x31304d4853435444; // "DTCSHM01"
+
+static size_t pages(size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
+
+// Where the parts lie from `base`; returns the bytes of the whole.
+static size_t lay_out(DtShm *s, char *base, int size) {
+  size_t n = (size_t)size, at = 0;
+  s->head = (DtShmHead *)(void *)(base + at);
+  at += pages(sizeof *s->head);
+  s->rank = (DtShmRank *)(void *)(base + at);
+  at += pages(n * sizeof *s->rank);
+  s->arrive = (DtShmArrive *)(void *)(base + at);
+  at += pages(n * DT_GROUPS * sizeof *s->arrive);
+  s->pair = (DtShmPair *)(void *)(base + at);
+  at += pages(n * n * sizeof *s->pair);
+  s->stage = base + at;
+  at += n * DT_SLOTS * DT_SLOT_BYTES;
+  s->size = size;
+  s->bytes = at;
+  return at;
+}
+
+int dt_shm_make(int size, DtError *e) {
+  DtShm s;
+  static char nowhere[1];
+  size_t bytes = lay_out(&s, nowhere, size);
+  int fd = memfd_create("dtc-ranks", MFD_CLOEXEC);
+  if (fd < 0) {
+    dt_fail_errno(e, DT_EXIT_OS, "cannot make", "memory to share between ranks");
+    return -1;
+  }
+  // Allocated here: a page that cannot be had later would end a rank by SIGBUS.
+  int failed = posix_fallocate(fd, 0, (off_t)bytes);
+  if (failed) {
+    errno = failed;
+    dt_fail(e, DT_EXIT_OS, "cannot allocate %zu bytes to share between %d ranks: %s", bytes, size,
+            strerror(failed));
+    close(fd);
+    return -1;
+  }
+  return fd;
+}
+
+int dt_shm_map(int fd, int size, DtError *e) {
+  DtShm s;
+  static char nowhere[1];
+  size_t bytes = lay_out(&s, nowhere, size);
+  void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+  if (base == MAP_FAILED) return dt_fail_errno(e, DT_EXIT_OS, "cannot map", "the ranks' memory");
+  lay_out(&dt_shm, base, size);
+  if (!dt_shm.head->magic) {
+    dt_shm.head->size = size;
+    dt_shm.head->magic = MAGIC;
+  }
+  if (dt_shm.head->magic != MAGIC || dt_shm.head->size != size)
+    return dt_fail(e, DT_EXIT_DISAGREE, "the ranks' shared memory is of another build");
+  return 0;
+}
+
+void dt_shm_join(int me) {
+  dt_shm.me = me;
+  dt_group_registry = dt_shm.head->registry;
+  dt_shm_publish(NULL);
+  atomic_store(&dt_shm.rank[me].state, DT_RANK_RUNNING);
+}
+
+void dt_shm_free(void) {
+  atomic_store(&dt_shm.rank[dt_shm.me].state, DT_RANK_LEFT);
+  // Groups stay as they are, and peers see what was staged: only this view ends.
+  static _Atomic uint64_t rest[DT_GROUPS];
+  for (int i = 0; i < DT_GROUPS; i++) atomic_store(&rest[i], atomic_load(&dt_group_registry[i]));
+  dt_group_registry = rest;
+  for (int r = 0; r < dt_shm.size; r++)
+    if (dt_shm.line[r] >= 0) close(dt_shm.line[r]);
+  munmap(dt_shm.head, dt_shm.bytes);
+  memset(&dt_shm, 0, sizeof dt_shm);
+}
+
+int dt_comm_stop_request(void) {
+  return dt_shm.head ? atomic_load(&dt_shm.head->stop) : 0;
+}
+
+const DtTransport dt_shm_transport = {dt_shm_run, dt_shm_look, dt_shm_free};

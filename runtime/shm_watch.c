@@ -1,0 +1,195 @@
+// Waiting for ranks on this machine, and finding out which of them is to blame when it lasts.
+//
+// A rank is lost when its process ends: its line hangs up, unless it left first. It is silent when
+// its beat stands still, as that of a stopped process does. It is late when it beats but does not
+// come. Whoever finds out first writes the verdict for all, so that all name the same rank: one that
+// waits for a rank that waits for the stopped one follows the chain of who waits for whom.
+//
+// Time is counted in sleeps of this process, none longer than a few hundred milliseconds, not by
+// the clock: when all ranks are stopped and continued together nobody has been silent.
+#define _GNU_SOURCE
+#include "runtime/shm.h"
+#include "runtime/trace.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+enum { LEAST_LOOKS = 16, MOST_LOOKS = 2000 };
+
+typedef struct {
+  int rank; // at the end of the chain, -1: the chain is a ring
+  unsigned beat;
+  double silent, late; // seconds
+} Patience;
+
+static int looks = MOST_LOOKS; // at a counter before sleeping: longer while that succeeds
+
+static void copy_words(char *to, size_t n, const char *from) {
+  size_t length = from ? strlen(from) : 0;
+  if (length >= n) length = n - 1;
+  if (length) memcpy(to, from, length);
+  to[length] = 0;
+}
+
+void dt_shm_publish(const DtOp *op) {
+  DtDoing *d = &dt_shm.rank[dt_shm.me].doing;
+  dt_shm_beat();
+  if (!op) {
+    d->kind = -1;
+    return;
+  }
+  copy_words(d->what, sizeof d->what, op->note.what);
+  copy_words(d->source, sizeof d->source, op->note.source);
+  copy_words(d->axes, sizeof d->axes, op->g->axes);
+  d->layer = op->note.layer;
+  d->bytes = op->count * (int64_t)dt_op_size(op->type);
+  d->step = op->step;
+  d->kind = (int)op->kind;
+}
+
+// What a rank says of itself, in a message of another.
+static void last_seen(char *text, size_t n, int rank) {
+  DtDoing d = dt_shm.rank[rank].doing;
+  d.what[sizeof d.what - 1] = d.source[sizeof d.source - 1] = 0;
+  d.axes[sizeof d.axes - 1] = d.activity[sizeof d.activity - 1] = 0;
+  char layer[40] = "";
+  if (d.layer >= 0) snprintf(layer, sizeof layer, ", layer %lld", (long long)d.layer);
+  if (d.kind >= 0 && d.kind < DT_OP_KINDS)
+    snprintf(text, n, "it was last seen in %s of %s%s (%lld bytes over %s), step %lld, %s",
+             dt_op_name[d.kind], d.what, layer, (long long)d.bytes, d.axes, (long long)d.step,
+             d.source[0] ? d.source : "no source line");
+  else
+    snprintf(text, n, "it was last seen at %s, step %lld", d.activity, (long long)d.step);
+}
+
+// How its process ended, where the parent knows: it does so at once if it is not busy.
+static void how_ended(char *text, size_t n, int rank) {
+  int ended = 0;
+  for (int i = 0; i < 100 && dt_shm.head->has_parent; i++) {
+    if ((ended = atomic_load(&dt_shm.rank[rank].ended))) break;
+    nanosleep(&(struct timespec){0, 10000000}, NULL);
+  }
+  text[0] = 0;
+  int status = ended - 1;
+  if (ended && WIFSIGNALED(status))
+    snprintf(text, n, " (killed by signal %d, %s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+  else if (ended && WIFEXITED(status))
+    snprintf(text, n, " (its process ended with status %d)", WEXITSTATUS(status));
+}
+
+static _Noreturn void tell(int verdict) {
+  int rank = (verdict & 0xffff) - 1;
+  char seen[400], ended[100];
+  last_seen(seen, sizeof seen, rank);
+  if (rank == dt_shm.me)
+    dt_comm_end(DT_EXIT_PEER, "the other ranks have given up this one, which was silent");
+  switch (verdict >> 16) {
+  case DT_LOST:
+    how_ended(ended, sizeof ended, rank);
+    dt_comm_end(DT_EXIT_PEER, "rank %d was lost%s: %s", rank, ended, seen);
+  case DT_GONE:
+    how_ended(ended, sizeof ended, rank);
+    dt_comm_end(DT_EXIT_PEER, "rank %d has left%s while others still need it", rank, ended);
+  case DT_SILENT:
+    dt_comm_end(DT_EXIT_PEER, "rank %d has been silent for more than %.4g s, as if it were stopped: %s",
+                rank, dt_comm_limit(), seen);
+  case DT_LATE:
+    dt_comm_end(DT_EXIT_PEER, "rank %d runs, but has not come for very long: %s", rank, seen);
+  default:
+    dt_comm_end(DT_EXIT_PEER, "ranks wait for one another in a ring, rank %d among them: %s", rank,
+                seen);
+  }
+}
+
+_Noreturn void dt_shm_verdict(DtVerdictKind kind, int rank) {
+  int none = 0, mine = (int)kind << 16 | (rank + 1);
+  atomic_compare_exchange_strong(&dt_shm.head->verdict, &none, mine);
+  tell(atomic_load(&dt_shm.head->verdict));
+}
+
+// Whose process has ended without leaving first.
+static void look_at_lines(void) {
+  static struct pollfd p[DT_LOCAL_RANKS];
+  for (int r = 0; r < dt_shm.size; r++) p[r] = (struct pollfd){.fd = dt_shm.line[r]};
+  if (poll(p, (nfds_t)dt_shm.size, 0) <= 0) return;
+  for (int r = 0; r < dt_shm.size; r++) {
+    if (!(p[r].revents & (POLLHUP | POLLERR))) continue;
+    if (atomic_load(&dt_shm.rank[r].state) != DT_RANK_LEFT) {
+      int verdict = atomic_load(&dt_shm.head->verdict);
+      if (verdict) tell(verdict); // it ended because of that
+      dt_shm_verdict(DT_LOST, r);
+    }
+    dt_shm.line[r] = -1; // poll passes it over
+  }
+}
+
+void dt_shm_look(void) {
+  DtDoing *d = &dt_shm.rank[dt_shm.me].doing;
+  dt_shm_beat();
+  copy_words(d->activity, sizeof d->activity, dt_activity_now());
+  if (d->kind < 0) d->step = dt_comm_at_step();
+  int verdict = atomic_load(&dt_shm.head->verdict);
+  if (verdict) tell(verdict);
+  look_at_lines();
+}
+
+static int end_of_chain(int rank) {
+  for (int i = 0; i <= dt_shm.size; i++) {
+    int next = atomic_load(&dt_shm.rank[rank].waits_for) - 1;
+    if (next < 0 || next >= dt_shm.size) return rank;
+    rank = next;
+  }
+  return -1;
+}
+
+static void be_patient(Patience *p, int rank, double seconds) {
+  int last = end_of_chain(rank);
+  unsigned beat = last < 0 ? 0 : atomic_load(&dt_shm.rank[last].beat);
+  if (last < 0 || last != p->rank || beat != p->beat) p->silent = 0;
+  else p->silent += seconds;
+  p->rank = last;
+  p->beat = beat;
+  p->late += seconds;
+  if (p->silent > dt_comm_limit()) dt_shm_verdict(DT_SILENT, last);
+  if (p->late > dt_comm_late_limit())
+    dt_shm_verdict(last < 0 ? DT_CYCLE : DT_LATE, last < 0 ? rank : last);
+}
+
+static bool soon(DtCounter *c, uint64_t least) {
+  for (int i = 0; i < looks; i++) {
+    if (dt_counter_get(c) >= least) {
+      looks = (int)dt_least(MOST_LOOKS, looks * 2);
+      return true;
+    }
+    dt_pause();
+  }
+  looks = looks / 2 < LEAST_LOOKS ? LEAST_LOOKS : looks / 2;
+  return false;
+}
+
+void dt_shm_await(DtCounter *c, uint64_t least, int rank) {
+  if (dt_counter_get(c) >= least || soon(c, least)) return;
+  DtShmRank *self = &dt_shm.rank[dt_shm.me];
+  Patience p = {.rank = rank};
+  int64_t since = dt_nanoseconds(), waited = 0;
+  atomic_store(&self->waits_for, rank + 1);
+  for (uint64_t seen; (seen = dt_counter_get(c)) < least;) {
+    if (dt_comm_leaving()) pthread_exit(NULL);
+    dt_counter_sleep(c, seen, DT_LOOK_MS);
+    int64_t t = dt_nanoseconds();
+    waited += dt_least(t - since, 2 * DT_LOOK_MS * (int64_t)1000000);
+    since = t;
+    if (waited < DT_LOOK_MS * (int64_t)1000000) continue;
+    dt_shm_look();
+    // What a rank staged before it left stays; more does not come.
+    if (atomic_load(&dt_shm.rank[rank].state) == DT_RANK_LEFT && dt_counter_get(c) < least)
+      dt_shm_verdict(DT_GONE, rank);
+    be_patient(&p, rank, (double)waited * 1e-9);
+    waited = 0;
+  }
+  atomic_store(&self->waits_for, 0);
+}

@@ -1,0 +1,207 @@
+// How ranks that a launcher started on one machine come to share memory.
+//
+// Rank 0 makes the memory and a pipe for each rank, and hands them out over a Unix socket in the
+// abstract namespace: no port, no file, nothing left behind. Its name is a hash of the user and of what
+// the launcher calls the job. Both sides look at the other's user id: the name can be guessed.
+#define _GNU_SOURCE
+#include "runtime/hash.h"
+#include "runtime/shm.h"
+#include "runtime/trace.h"
+#include "runtime/world_start.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static const uint64_t GREETING = 0x3130544545435444; // "DTCEET01"
+
+typedef struct {
+  uint64_t greeting;
+  int32_t rank, size;
+} Hello;
+
+static socklen_t address_of(struct sockaddr_un *a, const DtLaunch *l) {
+  memset(a, 0, sizeof *a);
+  a->sun_family = AF_UNIX;
+  int n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "dtc-%u-%016llx", (unsigned)getuid(),
+                   (unsigned long long)dt_hash(l->job, strlen(l->job)));
+  return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+static double seconds(void) { return (double)dt_nanoseconds() * 1e-9; }
+
+static bool same_user(int fd) {
+  struct ucred c;
+  socklen_t n = sizeof c;
+  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c, &n) == 0 && c.uid == getuid();
+}
+
+static bool readable(int fd, double deadline) {
+  struct pollfd p = {.fd = fd, .events = POLLIN};
+  for (;;) {
+    double left = deadline - seconds();
+    if (left <= 0) return false;
+    int n = poll(&p, 1, left > 1 ? 1000 : (int)(left * 1e3) + 1);
+    if (n > 0) return true;
+    if (n < 0 && errno != EINTR) return false;
+  }
+}
+
+// ---- Rank 0
+
+// Sends the memory, the pipe's end to hold, and the ends to watch.
+static bool hand_out(int to, const Hello *hello, const int *fd, int n) {
+  union {
+    char bytes[CMSG_SPACE(sizeof(int) * (DT_LOCAL_RANKS + 2))];
+    struct cmsghdr align;
+  } control;
+  memset(&control, 0, sizeof control);
+  struct iovec part = {(void *)hello, sizeof *hello};
+  struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes,
+                     .msg_controllen = CMSG_SPACE(sizeof(int) * (size_t)n)};
+  struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+  c->cmsg_level = SOL_SOCKET;
+  c->cmsg_type = SCM_RIGHTS;
+  c->cmsg_len = CMSG_LEN(sizeof(int) * (size_t)n);
+  memcpy(CMSG_DATA(c), fd, sizeof(int) * (size_t)n);
+  return sendmsg(to, &m, MSG_NOSIGNAL) == (ssize_t)sizeof *hello;
+}
+
+static int absent(const bool *came, int size, double waited, DtError *e) {
+  char list[200] = "";
+  size_t n = 0;
+  for (int r = 1; r < size && n < sizeof list - 8; r++)
+    if (!came[r]) n += (size_t)snprintf(list + n, sizeof list - n, " %d", r);
+  return dt_fail(e, DT_EXIT_PEER, "after %.4g s these ranks of %d had not come to rank 0:%s", waited,
+                 size, list);
+}
+
+static int welcome(int listener, int memory, int (*pipes)[2], int size, double wait, DtError *e) {
+  bool came[DT_LOCAL_RANKS] = {true};
+  double deadline = seconds() + wait;
+  for (int left = size - 1; left > 0;) {
+    if (!readable(listener, deadline)) return absent(came, size, wait, e);
+    int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    Hello h;
+    if (fd < 0) continue;
+    if (!same_user(fd) || !readable(fd, seconds() + 10) ||
+        recv(fd, &h, sizeof h, MSG_DONTWAIT) != (ssize_t)sizeof h || h.greeting != GREETING) {
+      close(fd);
+      continue;
+    }
+    if (h.size != size || h.rank < 1 || h.rank >= size || came[h.rank]) {
+      close(fd);
+      return dt_fail(e, DT_EXIT_MISFIT, "a process came to rank 0 of %d as rank %d of %d%s", size,
+                     h.rank, h.size, h.size == size ? ", which is there already" : "");
+    }
+    int give[DT_LOCAL_RANKS + 2] = {memory, pipes[h.rank][1]};
+    for (int r = 0; r < size; r++) give[2 + r] = pipes[r][0];
+    Hello answer = {GREETING, h.rank, size};
+    bool sent = hand_out(fd, &answer, give, size + 2);
+    close(fd);
+    if (!sent)
+      return dt_fail(e, DT_EXIT_PEER, "cannot hand the shared memory to rank %d: %s", h.rank,
+                     strerror(errno));
+    close(pipes[h.rank][1]);
+    came[h.rank] = true;
+    left--;
+  }
+  return 0;
+}
+
+static int receive_all(const DtLaunch *l, double wait, DtError *e) {
+  static int pipes[DT_LOCAL_RANKS][2];
+  struct sockaddr_un a;
+  socklen_t n = address_of(&a, l);
+  int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  if (listener < 0) return dt_fail(e, DT_EXIT_OS, "cannot make a socket: %s", strerror(errno));
+  if (bind(listener, (struct sockaddr *)&a, n) != 0 || listen(listener, DT_LOCAL_RANKS) != 0) {
+    int error = errno;
+    close(listener);
+    return dt_fail(e, error == EADDRINUSE ? DT_EXIT_MISFIT : DT_EXIT_OS,
+                   "rank 0 cannot listen for the others%s: %s",
+                   error == EADDRINUSE ? ", another job with the same name (under torchrun: the "
+                                         "same MASTER_PORT) is starting"
+                                       : "",
+                   strerror(error));
+  }
+  int memory = dt_shm_make(l->size, e);
+  if (memory < 0 || dt_shm_map(memory, l->size, e)) return e->status;
+  for (int r = 0; r < l->size; r++)
+    if (pipe2(pipes[r], O_CLOEXEC) != 0)
+      return dt_fail(e, DT_EXIT_OS, "cannot make a pipe for rank %d: %s", r, strerror(errno));
+  for (int r = 0; r < l->size; r++) dt_shm.line[r] = r ? pipes[r][0] : -1;
+  welcome(listener, memory, pipes, l->size, wait, e);
+  close(pipes[0][0]); // [1] is this rank's to hold
+  close(memory);
+  close(listener);
+  return e->status;
+}
+
+// ---- The other ranks
+
+static int find_rank_0(const DtLaunch *l, double wait, DtError *e) {
+  struct sockaddr_un a;
+  socklen_t n = address_of(&a, l);
+  for (double deadline = seconds() + wait;;) {
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&a, n) == 0) return fd;
+    if (fd >= 0) close(fd);
+    if (seconds() > deadline) break;
+    struct timespec pause = {0, 20000000};
+    nanosleep(&pause, NULL);
+  }
+  dt_fail(e, DT_EXIT_PEER, "rank %d of %d, started by %s, found no rank 0 on this machine in %.4g s",
+          l->rank, l->size, l->launcher, wait);
+  return -1;
+}
+
+static int take(int from, const DtLaunch *l, int *fd, DtError *e) {
+  union {
+    char bytes[CMSG_SPACE(sizeof(int) * (DT_LOCAL_RANKS + 2))];
+    struct cmsghdr align;
+  } control;
+  Hello h = {0};
+  struct iovec part = {&h, sizeof h};
+  struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes,
+                     .msg_controllen = sizeof control.bytes};
+  ssize_t got = recvmsg(from, &m, MSG_CMSG_CLOEXEC);
+  struct cmsghdr *c = got > 0 ? CMSG_FIRSTHDR(&m) : NULL;
+  if (got != (ssize_t)sizeof h || h.greeting != GREETING || !c || c->cmsg_type != SCM_RIGHTS ||
+      c->cmsg_len != CMSG_LEN(sizeof(int) * (size_t)(l->size + 2)))
+    return dt_fail(e, DT_EXIT_PEER, "rank 0 did not let rank %d in", l->rank);
+  memcpy(fd, CMSG_DATA(c), sizeof(int) * (size_t)(l->size + 2));
+  return 0;
+}
+
+static int come(const DtLaunch *l, double wait, DtError *e) {
+  int to = find_rank_0(l, wait, e), fd[DT_LOCAL_RANKS + 2];
+  if (to < 0) return e->status;
+  Hello h = {GREETING, l->rank, l->size};
+  if (!same_user(to))
+    dt_fail(e, DT_EXIT_OS, "another user listens where rank 0 should");
+  else if (send(to, &h, sizeof h, MSG_NOSIGNAL) != (ssize_t)sizeof h || !readable(to, seconds() + wait))
+    dt_fail(e, DT_EXIT_PEER, "rank 0 does not answer rank %d", l->rank);
+  else if (!take(to, l, fd, e) && !dt_shm_map(fd[0], l->size, e)) {
+    for (int r = 0; r < l->size; r++) dt_shm.line[r] = fd[2 + r];
+    close(fd[0]);
+    close(dt_shm.line[l->rank]);
+    dt_shm.line[l->rank] = -1;
+  }
+  close(to);
+  return e->status;
+}
+
+int dt_world_meet(const DtLaunch *l, double wait, DtError *e) {
+  if (l->size > DT_LOCAL_RANKS)
+    return dt_fail(e, DT_EXIT_MISFIT, "%d ranks: at most %d share one machine", l->size,
+                   DT_LOCAL_RANKS);
+  if (l->rank == 0 ? receive_all(l, wait, e) : come(l, wait, e)) return e->status;
+  dt_shm_join(l->rank);
+  return 0;
+}

@@ -1,0 +1,99 @@
+// From a process that knows nothing to a rank among ranks.
+#define _GNU_SOURCE
+#include "runtime/world_start.h"
+
+#include "runtime/shm.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { EVERYBODY = (1 << DT_AXES) - 1 };
+
+int dt_comm_start(const DtProgram *p, int ranks, double timeout, DtError *e) {
+  DtLaunch l = {.size = ranks, .local_size = ranks};
+  if (ranks <= 0 && dt_launch_read(&l, e)) return e->status;
+  if (dt_world_fits(p, l.size, e)) return e->status;
+  if (l.size > 1 && l.local_size != l.size)
+    return dt_fail(e, DT_EXIT_MISFIT, "%s started %d ranks, %d of them on this machine: ranks on "
+                   "several machines are not supported", l.launcher, l.size, l.local_size);
+  double rendezvous = 3 * (timeout > 0 ? timeout : 100);
+  if (l.size > 1 && (ranks > 0 ? dt_world_fork(l.size, &l.rank, e) : dt_world_meet(&l, rendezvous, e)))
+    return e->status;
+  if (ranks > 0) l.local_rank = l.rank;
+  dt_world_set(p, l.rank, l.size, l.local_rank, l.local_size);
+  if (l.size == 1) return 0;
+  if (dt_comm_run(&dt_shm_transport, timeout, e)) return e->status;
+  dt_barrier(dt_group(EVERYBODY)); // everybody is there
+  return 0;
+}
+
+// ---- The handshake
+
+// Line `number` of a text, without its end.
+static void line_of(char *to, size_t n, const char *text, int number) {
+  for (; number > 0 && text; number--) {
+    text = strchr(text, '\n');
+    if (text) text++;
+  }
+  snprintf(to, n, "%.*s", text ? (int)strcspn(text, "\n") : 0, text ? text : "");
+}
+
+// The first line in which the texts differ, or INT_MAX.
+static int first_difference(const char *a, const char *b) {
+  int line = 0;
+  while (*a && *a == *b) {
+    line += *a == '\n';
+    a++, b++;
+  }
+  return *a == *b ? INT_MAX : line;
+}
+
+static void broadcast(int root, void *data, int64_t words) {
+  DtNote note = {"handshake", -1, NULL};
+  dt_wait(dt_broadcast(dt_group(EVERYBODY), DT_TYPE_I32, root, data, words, note));
+}
+
+// Rank 0's text, on every rank.
+static char *text_of_rank_0(const char *text, DtError *e) {
+  int32_t length = (int32_t)strlen(text), words;
+  broadcast(0, &length, 1);
+  words = length / 4 + 1;
+  char *all = calloc((size_t)words, 4);
+  // All have the memory, or none goes on: a broadcast is not entered by some.
+  if (dt_agree(all ? 0 : DT_EXIT_OS)) {
+    free(all);
+    dt_fail(e, DT_EXIT_OS, "no memory for the handshake");
+    return NULL;
+  }
+  if (dt_world.rank == 0) memcpy(all, text, (size_t)length);
+  broadcast(0, all, words);
+  all[length] = 0;
+  return all;
+}
+
+int dt_comm_handshake(const char *text, DtError *e) {
+  enum { LINE = 512 };
+  const DtGroup *g = dt_group(EVERYBODY);
+  if (g->n == 1) return 0;
+  char *theirs = text_of_rank_0(text, e);
+  if (!theirs) return e->status;
+  // The least rank that differs, or INT_MAX; and in which line it does.
+  int32_t line = first_difference(text, theirs), first;
+  int32_t mine = line == INT_MAX ? INT_MAX : dt_world.rank;
+  DtNote note = {"handshake", -1, NULL};
+  dt_wait(dt_all_reduce(g, DT_TYPE_I32, DT_MIN, &mine, &first, 1, note));
+  if (first == INT_MAX) {
+    free(theirs);
+    return 0;
+  }
+  char ours[LINE], other[LINE] = {0};
+  if (dt_world.rank == first) line_of(other, sizeof other, text, line);
+  broadcast(first, &line, 1);
+  broadcast(first, other, LINE / 4);
+  line_of(ours, sizeof ours, theirs, line);
+  free(theirs);
+  return dt_fail(e, DT_EXIT_DISAGREE, "ranks disagree: rank 0 has \"%s\", rank %d has \"%s\"", ours,
+                 first, other);
+}

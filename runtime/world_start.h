@@ -1,0 +1,25 @@
+// Finding out who this process is, and connecting. Used by runtime/world*.c only.
+#ifndef DTC_RUNTIME_WORLD_START_H
+#define DTC_RUNTIME_WORLD_START_H
+
+#include "runtime/error.h"
+
+// What the environment says. launcher: "torchrun", ..., or NULL where it says nothing.
+typedef struct DtLaunch {
+  const char *launcher;
+  int rank, size, local_rank, local_size;
+  char job[160]; // the same for all ranks of the job on this machine, and for no others
+} DtLaunch;
+
+// runtime/world_env.c. 78 where variables contradict one another.
+int dt_launch_read(DtLaunch *l, DtError *e);
+
+// runtime/world_fork.c: starts `size` processes that share memory, and returns in each of them with
+// its rank. The parent stays in there to its end, or fails before there are any.
+int dt_world_fork(int size, int *rank, DtError *e);
+
+// runtime/world_meet.c: connects processes that a launcher started on this machine. `seconds`: how
+// long to wait for the others.
+int dt_world_meet(const DtLaunch *l, double seconds, DtError *e);
+
+#endif
