@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "runtime/signals.h"
 
+#include "runtime/comm_op.h"
 #include "runtime/error.h"
 #include "runtime/trace.h"
 
@@ -55,16 +56,30 @@ static void on_stop(int number) {
   errno = saved;
 }
 
+// The operation that the communication thread is at, as far as it can be told without printf.
+static void add_operation(Line *l) {
+  const DtOp *op = dt_comm_current();
+  if (!op) return;
+  add(l, ", in ");
+  add(l, dt_op_name[op->kind]);
+  if (op->note.what) add(l, " of "), add(l, op->note.what);
+  if (op->note.layer >= 0) add(l, ", layer "), add_number(l, op->note.layer);
+  add(l, " over "), add(l, op->g->axes);
+}
+
 static void on_report(int number) {
   int saved = errno;
   (void)number;
   Line l = {.n = 0};
-  add(&l, "train: rank 0: step ");
+  add(&l, "train: rank ");
+  add_number(&l, dt_world.rank);
+  add(&l, ": step ");
   add_number(&l, progress_step);
   add(&l, " of ");
   add_number(&l, progress_steps);
   add(&l, ", ");
-  add(&l, dt_activity);
+  add(&l, dt_activity_now());
+  add_operation(&l);
   if (stop) add(&l, ", asked to stop");
   send(&l);
   errno = saved;
@@ -74,7 +89,7 @@ static void on_bus(int number) {
   (void)number;
   Line l = {.n = 0};
   add(&l, "train: error: a mapped file became shorter or could not be read while ");
-  add(&l, dt_activity);
+  add(&l, dt_activity_now());
   send(&l);
   _exit(DT_EXIT_IO);
 }
@@ -95,7 +110,7 @@ void dt_signals_install(void) {
   }
 }
 
-int dt_stop_signal(void) { return stop; }
+int dt_stop_signal(void) { return stop ? stop : dt_comm_stop_request(); }
 const char *dt_signal_name(int number) { return number == SIGINT ? "SIGINT" : "SIGTERM"; }
 
 void dt_signals_progress(int64_t step, int64_t steps) {

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 void dt_signals_install(void);
-int dt_stop_signal(void); // the signal that asked for a stop, or 0
+int dt_stop_signal(void); // the signal that asked this process, or the parent of ranks, for a stop, or 0
 const char *dt_signal_name(int number);
 // For USR2: how far the run is, told apart from dt_activity (runtime/trace.h).
 void dt_signals_progress(int64_t step, int64_t steps);
