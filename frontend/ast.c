@@ -104,11 +104,20 @@ AstStmt *stmt_new(Parser *p, StmtTag tag, Span s) {
   return st;
 }
 
+static bool binder(const Ast *e) {
+  return e->kind == A_CALL && e->a->kind == A_NAME && e->arg.n && e->arg.at[e->arg.n - 1].note;
+}
+
 bool ast_is_reduce(const Ast *e) {
-  static const char *const red[] = {"sum", "mean", "max", "min", "argmax", "local"};
-  if (e->kind != A_CALL || e->a->kind != A_NAME || !e->arg.n || !e->arg.at[e->arg.n - 1].note)
-    return false;
-  for (size_t i = 0; i < sizeof red / sizeof red[0]; i++)
+  static const char *const red[] = {"sum", "mean", "max", "min", "argmax"};
+  for (size_t i = 0; binder(e) && i < sizeof red / sizeof red[0]; i++)
     if (!strcmp(e->a->name, red[i])) return true;
   return false;
+}
+
+bool ast_is_local(const Ast *e) { return binder(e) && !strcmp(e->a->name, "local"); }
+
+const Ast *ast_without_local(const Ast *e) {
+  while (ast_is_local(e)) e = e->arg.at[e->arg.n - 1].note;
+  return e;
 }

@@ -136,6 +136,8 @@ AstStmt *stmt_new(Parser *p, StmtTag tag, Span s);
 
 // True for sum(i: ...) and the like.
 bool ast_is_reduce(const Ast *e);
+bool ast_is_local(const Ast *e); // local(b: ...), which is no reduction itself
+const Ast *ast_without_local(const Ast *e);
 // The tree as indented text.
 void ast_print_decl(const AstDecl *d, Buf *out);
 // An expression as source text, as short as possible.

@@ -223,10 +223,6 @@ static Red red_of(const Ast *e) {
 static Id build_terms(St *st, const Ast *e, const Frame *f, Frame *g, Red *red) {
   Front *fr = st->fb->fr;
   *red = red_of(e);
-  if (*red == RED_NONE) {
-    err(fr, e->loc, "'local' is not supported yet by this version of dtc");
-    return NONE;
-  }
   *g = *f;
   g->whole = false;
   VarList list = node_info(st, e)->var;
@@ -303,7 +299,8 @@ bool emit_body(St *st, Target *t, Red red, Id body, const Frame *f, uint32_t nfr
     t->value = fb_value(fb, t->name, &t->shape, ROLE_LOCAL, t->name_loc);
   }
   Index index[MAX_INDEX];
-  for (uint32_t i = 0; i < f->n; i++) index[i] = (Index){f->var[i]->name, f->var[i]->extent};
+  for (uint32_t i = 0; i < f->n; i++)
+    index[i] = (Index){f->var[i]->name, f->var[i]->extent, f->var[i]->local};
   name_indices(index, f->n);
   fn_comp(m, &fb->fn, t->value, t->sub, t->acc, red, index, nfree, f->n, body, st->loc);
   return true;
@@ -666,6 +663,7 @@ R build(St *st, const Ast *e, Frame *f) {
     if (yes) return build(st, e->a, f);
     return e->c ? build(st, e->c, f) : r_error();
   case A_CALL:
+    if (ast_is_local(e)) return build(st, ast_without_local(e), f);
     if (ast_is_reduce(e)) return build_reduce(st, e, f);
     if (!is_tensor_call(&st->env, e)) return build_call(st, e, f);
     return node_info(st, e)->mapped ? build_mapped(st, e, f) : build_result(st, e, f);
@@ -684,6 +682,7 @@ bool emit_comp(St *st, Target *t, const Ast *e, Frame *f) {
   Frame g = *f;
   Id body;
   R r = r_error();
+  e = ast_without_local(e);
   if (ast_is_reduce(e)) {
     body = build_terms(st, e, f, &g, &red);
     if (body != NONE) r = r_ir(fb->fr->m, body);

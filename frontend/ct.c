@@ -374,7 +374,7 @@ Ct ct_eval(Env *env, const Ast *e) {
     return ct_binary(env->fr, e->op, a, ct_eval(env, e->b), e->loc);
   }
   case A_CALL:
-    if (!ast_is_reduce(e)) return eval_call(env, e);
+    if (!ast_is_reduce(e) && !ast_is_local(e)) return eval_call(env, e);
     // fall through
   case A_INDEX:
   case A_DOTS:

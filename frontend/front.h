@@ -269,6 +269,7 @@ typedef struct IndexVar {
   int64_t extent; // 0: not known yet
   bool ranged; // fixed by i < n
   bool hidden; // one of `...` or of a whole tensor: the user has no name for it
+  bool local; // a reduction binds it inside of a local(...) that names it
   Id loc; // where it is bound
   Id fixed_loc; // where its extent was found
   Str fixed_by; // tensor there, or NULL for a range
@@ -291,6 +292,10 @@ typedef struct Frame {
   bool whole; // whole tensors are read element by element here
 } Frame;
 typedef VEC(IndexVar *) VarList;
+typedef struct LocalName { // an index that a local(...) around this place names
+  Str name; // "..." too
+  bool bound; // by a reduction in there
+} LocalName;
 typedef struct NodeInfo { // what prepare found out about a node
   const Ast *e;
   Id value; // tensor that it names or that a call gave
@@ -307,6 +312,8 @@ typedef struct St {
   bool subscript; // building one: integers have 64 bits there
   VEC(NodeInfo) node;
   VEC(Constraint) constraint;
+  VEC(LocalName) local;
+  bool dots_local; // `...` is named by a local(...)
   bool dots_bound, dots_known; // `...` is bound somewhere; its rank is known
   Id dots_loc; // of the tensor that told it
   VarList dots;

@@ -55,6 +55,14 @@ static bool set_range(St *st, IndexVar *v, const Ast *e) {
   return true;
 }
 
+// Whether a local(...) around this place names the index, which is bound here.
+static bool is_local(St *st, Str name) {
+  bool yes = false;
+  for (uint32_t i = 0; i < st->local.n; i++)
+    if (st->local.at[i].name == name) yes = st->local.at[i].bound = true;
+  return yes;
+}
+
 static bool bind_one(St *st, Str name, Id loc, const Ast *range, Frame *f, VarList *list) {
   Front *fr = st->fb->fr;
   IndexVar *old = frame_find(f, name);
@@ -64,6 +72,7 @@ static bool bind_one(St *st, Str name, Id loc, const Ast *range, Frame *f, VarLi
     return false;
   }
   IndexVar *v = var_new(st, name, loc);
+  v->local = is_local(st, name);
   PUSH(fr->arena, *list, v);
   return frame_push(st, f, v, loc) && (!range || set_range(st, v, range));
 }
@@ -92,6 +101,7 @@ bool bind_index(St *st, const Ast *e, Frame *f, VarList *list) {
       return false;
     }
     st->dots_bound = true;
+    st->dots_local = is_local(st, st->dots_mark.name);
     PUSH(fr->arena, *list, &st->dots_mark);
     return true;
   case A_ERROR: return false;
@@ -132,6 +142,7 @@ static bool know_dots(St *st, uint32_t n, const Shape *s, uint32_t dim, Str name
   for (uint32_t i = 0; !st->dots_known && i < n; i++) {
     IndexVar *v = var_new(st, s->dim[dim + i] ? s->dim[dim + i] : str_intern(plain[i]), loc);
     v->hidden = true;
+    v->local = st->dots_local;
     PUSH(fr->arena, st->dots, v);
   }
   if (!st->dots_known) st->dots_loc = loc;
@@ -365,6 +376,32 @@ static void prepare_reduce(St *st, const Ast *e, const Frame *f) {
   prepare(st, e->arg.at[e->arg.n - 1].note, &g);
 }
 
+// local(b: ...): the reductions over b in there are over the samples of one microbatch.
+static void prepare_local(St *st, const Ast *e, Frame *f) {
+  Front *fr = st->fb->fr;
+  uint32_t first = st->local.n, n = e->arg.n;
+  for (uint32_t i = 0; i < n; i++) {
+    const Ast *a = e->arg.at[i].value;
+    if (e->arg.at[i].name || (a->kind != A_NAME && a->kind != A_DOTS)) {
+      if (a->kind != A_ERROR)
+        err(fr, a->loc,
+            "'local' takes names of indices that reductions in it bind: local(b: mean(b: ...))");
+      fail(st);
+      return;
+    }
+    Str name = a->kind == A_DOTS ? st->dots_mark.name : a->name;
+    PUSH(fr->arena, st->local, ((LocalName){name, false}));
+  }
+  prepare(st, e->arg.at[n - 1].note, f);
+  for (uint32_t i = 0; i < n; i++) {
+    if (st->local.at[first + i].bound) continue;
+    err(fr, e->arg.at[i].value->loc, "no reduction in this 'local' binds '%s'",
+        st->local.at[first + i].name);
+    fail(st);
+  }
+  st->local.n = first;
+}
+
 // Whether e uses an index that is in scope here.
 static bool mentions(const St *st, const Ast *e, const Frame *f) {
   if (!e) return false;
@@ -490,7 +527,8 @@ void prepare(St *st, const Ast *e, Frame *f) {
     }
     return;
   case A_CALL:
-    if (ast_is_reduce(e)) prepare_reduce(st, e, f);
+    if (ast_is_local(e)) prepare_local(st, e, f);
+    else if (ast_is_reduce(e)) prepare_reduce(st, e, f);
     else if (is_tensor_call(&st->env, e)) prepare_call(st, e, f);
     else prepare_args(st, e, f, true);
     return;

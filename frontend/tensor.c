@@ -7,7 +7,7 @@ void st_init(St *st, Fb *fb, Str name, Id loc) {
 }
 
 bool is_tensor_call(Env *env, const Ast *e) {
-  if (e->kind != A_CALL || ast_is_reduce(e)) return false;
+  if (e->kind != A_CALL || ast_is_reduce(e) || ast_is_local(e)) return false;
   Entity x = resolve_object(env, e->a);
   if (x.kind == ENT_BUILTIN) return tensor_builtin(x.name);
   return x.kind == ENT_FN || x.kind == ENT_LAYER || x.kind == ENT_METHOD;

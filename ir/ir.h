@@ -122,6 +122,7 @@ extern const char *const red_name[NRED]; // "" "sum" "mean" "max" "min" "argmax"
 typedef struct Index {
   Str name; // unique in its statement
   int64_t extent; // at least 1
+  bool local; // over the samples of one microbatch on one rank; meant for pass batch, none after it
 } Index;
 
 // How a value lies over the ranks of one mesh axis of size n. PARTIAL: the value is the reduction, by
@@ -291,6 +292,7 @@ typedef struct Train {
 // microbatch), then the int scalars `first` (number of the microbatch's first sample in the batch)
 // and `batch` (samples in the global batch; later ones are padding), then real scalars `total.N`,
 // then parameters by name (in Module.param order), then INOUT `grad.PARAM` in that order.
+enum { MAX_TOTALS = 64 };
 typedef enum Entry {
   ENTRY_LOSS, // frontend: (data, params) -> loss, metrics...   one batch, training
   ENTRY_EVAL_LOSS, // the same with training = 0

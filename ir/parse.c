@@ -153,6 +153,7 @@ static Red reduction_ahead(const Parser *p) {
     if ((ahead(p, k)->kind != TOK_NAME && ahead(p, k)->kind != TOK_STRING) ||
         ahead(p, k + 1)->kind != '<' || ahead(p, k + 2)->kind != TOK_INT)
       return RED_NONE;
+    if (is_word(ahead(p, k + 3), "local")) k++;
     while (ahead(p, k + 3)->kind == '@')
       k += ahead(p, k + 5)->kind == '/' ? 4 : 2; // '@' AXIS ['/' BLOCK]
     if (ahead(p, k + 3)->kind == ':') return (Red)red;

@@ -197,16 +197,17 @@ bool p_assign(Parser *p, const Token *t, uint32_t axis, Assign a) {
   return true;
 }
 
-// index = NAME '<' extent {'@' AXIS block}
+// index = NAME '<' extent ['local'] {'@' AXIS block}
 bool p_new_index(Parser *p) {
   const Token *t = tok(p);
-  Index x;
+  Index x = {0};
   if (!p_name(p, "the name of an index", &x.name) ||
       !p_expect(p, '<', "`<` and the index's extent") || !p_extent(p, &x.extent))
     return false;
   if (find_index(p, x.name) != NONE)
     return p_fail(p, t, "index `%s` has an extent already", x.name);
   if (p->nindex == MAX_INDEX) return p_fail(p, t, "more than %d indices", MAX_INDEX);
+  x.local = accept_word(p, "local");
   p->index[p->nindex++] = x;
   while (p_axis_here(p)) {
     uint32_t axis;

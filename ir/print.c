@@ -66,7 +66,7 @@ bool ir_reserved(const char *w) {
   static const char *const word[] = {"and",   "or",      "not",   "true",  "false",
                                      "inf",   "nan",     "call",  "for",   "repeat",
                                      "carry", "reverse", "inout", "group", "_",
-                                     "convert"};
+                                     "convert", "local"};
   for (size_t i = 0; i < sizeof word / sizeof *word; i++)
     if (!strcmp(w, word[i])) return true;
   for (int c = 0; c < NCOLL; c++)
@@ -207,6 +207,7 @@ static void put_index(Printer *p, int64_t i) {
   if (p->seen >> i & 1) return;
   p->seen |= 1u << i;
   buf_printf(p->b, "<%lld", (long long)p->s->index[i].extent);
+  if (p->s->index[i].local) put(p, " local");
   for (uint32_t a = 0; a < p->m->axis.n; a++) {
     const Assign *g = &p->s->assign[a];
     if (g->kind != ASSIGN_INDEX || g->index != i) continue;

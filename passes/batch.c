@@ -3,7 +3,7 @@
 // guarantees: both take (data, first, batch, total.N..., params), the latter as ENTRY_EVAL; the
 //   results of all microbatches, added up, are those of the whole batch; padding (samples from
 //   `batch` on) counts nothing; ENTRY_COUNT gives a microbatch's share of the totals, if there are
-//   any.
+//   any; no index is local.
 // invalidates: positions of functions and statements.
 //
 // passes/samples.c says where the samples are. A sum over them gets the guard b + first < batch,
@@ -11,6 +11,10 @@
 // first forward pass and usable in any way; else it is partial, and only what is linear in it has a
 // meaning. What is added to it once for the whole batch is added in the first microbatch. An index
 // over samples that is used as a value becomes the sample's number in the batch.
+//
+// What reduces a local index sees the samples of this microbatch alone, with the same guard; a mean
+// divides by how many there are, and over none of them everything is 0. Added to a sum over the
+// batch, a value that differs between microbatches counts with its part of the samples.
 #include "passes/passes.h"
 #include "passes/samples.h"
 
@@ -118,9 +122,9 @@ static Id globalise(Global *g, Id e) {
   CHECK(x.narg <= 64);
   for (uint32_t k = 0; k < x.narg; k++) {
     const SampleType *t = x.op == OP_READ ? &g->w->type[x.integer] : NULL;
-    bool own = t && t->kind == SAMPLE_SPLIT && t->dim == k;
+    bool sample = t && ((t->kind == SAMPLE_SPLIT && t->dim == k) || t->other[k]);
     Id a = ex_arg(m, e, k);
-    arg[k] = own ? a : globalise(g, a);
+    arg[k] = sample ? a : globalise(g, a);
   }
   return ex_like(m, e, x.integer, arg);
 }
@@ -160,23 +164,59 @@ static void emit_sum(Rewrite *w, const Stmt *s, Id lhs, bool acc, Id body) {
   fn_comp(w->m, fn_of(w), lhs, s->sub, acc, RED_SUM, s->index, s->nfree, s->nindex, body, s->loc);
 }
 
+static Id new_total(Rewrite *w, Dtype type, Id loc) {
+  Str name = str_printf("total.%u", w->total.n);
+  Id t = fn_value(w->m, fn_of(w), name, type, NULL, 0, ROLE_LOCAL, loc);
+  PUSH(w->m->arena, w->total, t);
+  return t;
+}
+
+// A total of several elements: `part`, of this microbatch, to scalars and back. The value that holds
+// them.
+static Id total_elements(Rewrite *w, const Stmt *s, Id part) {
+  Module *m = w->m;
+  Value v = fn_of(w)->value.at[part];
+  Index index[MAX_RANK];
+  Id sub[MAX_RANK], at[MAX_RANK], body = NONE;
+  Id whole = new_like(w, part, fn_of(w)->value.at[s->lhs].name);
+  for (uint32_t d = 0; d < v.rank; d++) {
+    index[d] = (Index){.name = str_printf("i%u", d), .extent = v.extent[d]};
+    sub[d] = ex_index(m, d);
+  }
+  Id flat = v.rank > 1 ? ex_group(m, sub, v.rank) : sub[0];
+  for (int64_t k = 0; k < value_count(&v); k++) {
+    Id t = new_total(w, v.type, s->loc);
+    int64_t rest = k;
+    for (uint32_t d = v.rank; d-- > 0; rest /= v.extent[d]) at[d] = ex_int(m, rest % v.extent[d]);
+    fn_comp(m, fn_of(w), t, NULL, false, RED_NONE, NULL, 0, 0, ex_read(m, fn_of(w), part, at),
+            s->loc);
+    Id read = ex_read(m, fn_of(w), t, NULL);
+    body = k ? ex3(m, OP_WHERE, ex2(m, OP_EQ, flat, ex_int(m, k)), read, body) : read;
+  }
+  fn_comp(m, fn_of(w), whole, sub, false, RED_NONE, index, v.rank, v.rank, body, s->loc);
+  return whole;
+}
+
 // total.N is real: an integer's total is converted on the way there and back.
 static void total_stmt(Rewrite *w, const Stmt *s, SampleIndex i, Id body) {
   Module *m = w->m;
-  Fn *f = fn_of(w);
   bool integer = ex(m, body)->type == SC_INT;
-  Dtype type = integer ? DT_REAL : f->value.at[s->lhs].type;
-  Id t = fn_value(m, f, str_printf("total.%u", w->total.n), type, NULL, 0, ROLE_LOCAL, s->loc);
-  PUSH(m->arena, w->total, t);
-  emit_sum(w, s, t, false, integer ? ex1(m, OP_TO_REAL, body) : body);
-  f = fn_of(w);
+  Value v = fn_of(w)->value.at[s->lhs];
+  Dtype type = integer ? DT_REAL : v.type;
+  if (integer) body = ex1(m, OP_TO_REAL, body);
+  Id t = v.rank ? fn_value(m, fn_of(w), str_printf("%s.part", v.name), type, v.extent, v.rank,
+                           ROLE_LOCAL, s->loc)
+                : new_total(w, type, s->loc);
+  emit_sum(w, s, t, false, body);
+  if (v.rank) t = total_elements(w, s, t);
   if (s->red == RED_MEAN) {
     divide(w, s, t, i);
     return;
   }
-  Id value = ex_read(m, f, t, NULL);
+  Id value = ex_read(m, fn_of(w), t, s->sub);
   if (integer) value = ex1(m, OP_TO_INT, value);
-  fn_comp(m, f, s->lhs, s->sub, false, RED_NONE, NULL, 0, 0, value, s->loc);
+  fn_comp(m, fn_of(w), s->lhs, s->sub, false, RED_NONE, s->index, s->nfree, s->nfree, value,
+          s->loc);
 }
 
 static void sum_stmt(Rewrite *w, const Stmt *s, SampleIndex i, Id body) {
@@ -193,12 +233,72 @@ static void sum_stmt(Rewrite *w, const Stmt *s, SampleIndex i, Id body) {
   }
 }
 
+// ---- local: the samples of this microbatch
+
+// How many samples of the batch the microbatch has; at least `least`.
+static Id sample_count(Rewrite *w, int64_t least) {
+  Module *m = w->m;
+  Id left = fold_sub(m, read_batch(w), read_first(w));
+  left = ex2(m, OP_MIN, left, ex_int(m, w->b->s.size));
+  return ex1(m, OP_TO_REAL, ex2(m, OP_MAX, left, ex_int(m, least)));
+}
+
+static Id local_identity(Module *m, Red red, Scalar type) {
+  if (red != RED_MAX && red != RED_MIN) return ex_zero(m, type);
+  if (type == SC_INT) return ex_int(m, red == RED_MAX ? INT32_MIN : INT32_MAX);
+  return ex_real(m, red == RED_MAX ? -__builtin_inf() : __builtin_inf());
+}
+
+// lhs[free] (+)= of what has been stored in `from`: a sum's mean, a maximum if there is any sample.
+static void finish_local(Rewrite *w, const Stmt *s, Id from, const SampleIndices *all) {
+  Module *m = w->m;
+  Id e = ex_read(m, fn_of(w), from, s->sub);
+  if (s->red == RED_MEAN) {
+    double others = 1;
+    for (uint32_t k = s->nfree; k < s->nindex; k++) others *= (double)s->index[k].extent;
+    Id count = NONE;
+    for (uint32_t k = 0; k < all->nlocal; k++) {
+      if (all->local[k].index < s->nfree) continue;
+      others /= (double)w->b->s.size;
+      count = count == NONE ? sample_count(w, 1) : fold_mul(m, count, sample_count(w, 1));
+    }
+    e = fold_div(m, e, fold_mul(m, count, ex_real(m, others)));
+  } else {
+    Id any = ex2(m, OP_LT, read_first(w), read_batch(w));
+    e = fold_where(m, any, e, ex_zero(m, (Scalar)ex(m, e)->type));
+  }
+  fn_comp(m, fn_of(w), s->lhs, s->sub, s->acc, RED_NONE, s->index, s->nfree, s->nfree, e, s->loc);
+}
+
+// A reduction over the samples of the microbatch; body is for all of them, padding too.
+static void local_stmt(Rewrite *w, const Stmt *s, const SampleIndices *all, Id body) {
+  Module *m = w->m;
+  Fn *f = fn_of(w);
+  Red red = s->red == RED_MEAN ? RED_SUM : s->red;
+  Id identity = local_identity(m, red, (Scalar)ex(m, body)->type), lhs = s->lhs;
+  for (uint32_t k = 0; k < all->nlocal; k++)
+    if (all->local[k].index >= s->nfree)
+      body = fold_where(m, in_batch(w, s, all->local[k]), body, identity);
+  bool direct = s->red == RED_SUM;
+  if (!direct) lhs = new_like(w, lhs, str_printf("%s.%s", f->value.at[lhs].name, red_name[red]));
+  fn_comp(m, fn_of(w), lhs, s->sub, direct && s->acc, red, s->index, s->nfree, s->nindex, body,
+          s->loc);
+  if (!direct) finish_local(w, s, lhs, all);
+}
+
 // ---- what is linear in partial sums
 
+// e, which is no partial sum, as a term of one. NONE for an int that differs between microbatches,
+// which can't be cut into parts.
 static Id once(Rewrite *w, Id e) {
   Module *m = w->m;
   if (ex_is(m, e, OP_REAL) && ex(m, e)->real == 0) return e;
   if (ex_is(m, e, OP_INT) && ex(m, e)->integer == 0) return e;
+  if (reads_local(m, e, w->type)) {
+    if (ex(m, e)->type != SC_REAL) return NONE;
+    Id batch = ex1(m, OP_TO_REAL, read_batch(w));
+    return fold_mul(m, e, fold_div(m, sample_count(w, 0), batch));
+  }
   Id first = ex2(m, OP_EQ, read_first(w), ex_int(m, 0));
   return ex3(m, OP_WHERE, first, e, ex_zero(m, (Scalar)ex(m, e)->type));
 }
@@ -249,7 +349,8 @@ static bool part_stmt(Rewrite *w, Stmt s) {
   bool red_ok = s.red == RED_NONE || s.red == RED_SUM || s.red == RED_MEAN;
   Id body = reads_part(m, s.body, w->type) ? linear(w, s.body) : once(w, s.body);
   if (!red_ok || body == NONE)
-    return samples_couple(&w->b->s, s.loc, "a sum over all of them is not used linearly");
+    return samples_couple_sum(&w->b->s, &s, w->type,
+                              "a sum over all of them is not used linearly");
   w->changed |= body != s.body;
   s.body = body;
   PUSH(m->arena, fn_of(w)->stmt, s);
@@ -260,20 +361,18 @@ static bool part_stmt(Rewrite *w, Stmt s) {
 
 static bool comp_stmt(Rewrite *w, const Stmt *s) {
   Module *m = w->m;
-  SampleIndex i = sample_index(&w->b->s, fn_of(w), s, w->type);
-  if (i.index < 0) {
-    if (w->type[s->lhs].kind == SAMPLE_PART) return part_stmt(w, *s);
-    PUSH(m->arena, fn_of(w)->stmt, *s);
-    return true;
-  }
-  Global g = {w, s, i};
+  SampleIndices all = sample_indices(&w->b->s, fn_of(w), s, w->type);
   Stmt t = *s;
-  t.body = globalise(&g, s->body);
-  if (i.index >= s->nfree) {
-    sum_stmt(w, s, i, t.body);
-    return true;
+  bool local = false;
+  for (uint32_t k = 0; k < all.nlocal; k++) {
+    t.body = globalise(&(Global){w, s, all.local[k]}, t.body);
+    local |= all.local[k].index >= s->nfree;
   }
-  PUSH(m->arena, fn_of(w)->stmt, t);
+  if (all.own.index >= 0) t.body = globalise(&(Global){w, s, all.own}, t.body);
+  else if (w->type[s->lhs].kind == SAMPLE_PART) return part_stmt(w, *s);
+  if (all.own.index >= s->nfree) sum_stmt(w, s, all.own, t.body);
+  else if (local) local_stmt(w, s, &all, t.body);
+  else PUSH(m->arena, fn_of(w)->stmt, t);
   return true;
 }
 
@@ -281,7 +380,9 @@ static bool rewrite(Rewrite *w);
 
 static bool same_formals(const Fn *g, const SampleType *a, const SampleType *b) {
   for (uint32_t i = 0; i < g->arg.n; i++)
-    if (a[i].kind != b[i].kind || a[i].dim != b[i].dim || a[i].inner != b[i].inner) return false;
+    if (a[i].kind != b[i].kind || a[i].dim != b[i].dim || a[i].inner != b[i].inner ||
+        a[i].local != b[i].local)
+      return false;
   return true;
 }
 
@@ -483,8 +584,20 @@ static bool microbatch_size(Module *m, int64_t *size) {
   return true;
 }
 
+// What a local index meant is written out now, or, in a function of no loss, is all of its samples.
+static void forget_local(Module *m) {
+  for (uint32_t f = 0; f < m->fn.n; f++)
+    for (uint32_t i = 0; i < m->fn.at[f].stmt.n; i++) {
+      Stmt *s = &m->fn.at[f].stmt.at[i];
+      for (uint32_t k = 0; s->kind == ST_COMP && k < s->nindex; k++) s->index[k].local = false;
+    }
+}
+
 bool pass_batch(Module *m) {
-  if (m->entry[ENTRY_LOSS] == NONE) return true;
+  if (m->entry[ENTRY_LOSS] == NONE) {
+    forget_local(m);
+    return true;
+  }
   Batch b = {.s = {.m = m}};
   if (!microbatch_size(m, &b.s.size)) return false;
   if (!m->ndata) b.s.size = 1;
@@ -508,10 +621,17 @@ bool pass_batch(Module *m) {
     take_totals(&loss, 0, neval);
     take_totals(&eval, nloss, 0);
   }
+  if (count != NONE && m->fn.at[count].result.n > MAX_TOTALS) {
+    diag_error(m->src, m->fn.at[fn].loc,
+               "limit: sums of data over the batch have %u elements in all, and %d are possible",
+               m->fn.at[count].result.n, MAX_TOTALS);
+    return false;
+  }
   m->entry[ENTRY_COUNT] = count;
   m->entry[ENTRY_LOSS] = fn;
   m->entry[ENTRY_EVAL] = efn;
   m->entry[ENTRY_EVAL_LOSS] = NONE;
   module_sweep(m);
+  forget_local(m);
   return true;
 }

@@ -195,7 +195,7 @@ static Id range_guard(const Inversion *v, Id e, int64_t extent) {
 static uint32_t fresh(Inversion *v, const Equation *q) {
   CHECK(v->n < MAX_INDEX);
   Str want = q->nrest ? NULL : v->s->name[q->dim];
-  v->index[v->n] = (Index){index_name(want, v->index, v->n), q->extent};
+  v->index[v->n] = (Index){.name = index_name(want, v->index, v->n), .extent = q->extent};
   return v->n++;
 }
 

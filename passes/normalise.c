@@ -303,7 +303,8 @@ static void cut_index(Norm *n, uint32_t i) {
   memcpy(index, s->index, s->nindex * sizeof *index);
   uint32_t block = s->nindex;
   index[i].extent = size;
-  index[block] = (Index){index_name(str_intern("block"), s->index, s->nindex), count};
+  Str name = index_name(str_intern("block"), s->index, s->nindex);
+  index[block] = (Index){.name = name, .extent = count};
   Id at = ex2(n->m, OP_ADD, ex2(n->m, OP_MUL, ex_index(n->m, block), ex_int(n->m, size)),
               ex_index(n->m, i));
   Id to[MAX_INDEX];

@@ -8,9 +8,51 @@ bool samples_couple(Samples *b, Id loc, const char *what) {
     diag_error(b->m->src, loc, "this couples the samples of the batch: %s", what);
     diag_note(b->m->src, loc,
               "the batch is cut into microbatches and over ranks, so that only sums and means "
-              "over it are known, at the end");
+              "over it are known, at the end; `local(b: ...)` is a statistic of one microbatch");
   }
   b->failed = true;
+  return false;
+}
+
+typedef struct ReadQuery {
+  const SampleType *type;
+  bool part, local;
+  bool data_sum, second_sum; // a partial sum of data, and one that depends on a total
+} ReadQuery;
+
+static void query_read(const Module *m, Id read, void *ctx) {
+  ReadQuery *q = ctx;
+  const SampleType *t = &q->type[ex(m, read)->integer];
+  q->part |= t->kind == SAMPLE_PART;
+  q->data_sum |= t->kind == SAMPLE_PART && !t->params;
+  q->second_sum |= t->kind == SAMPLE_PART && !t->params && t->total;
+  q->local |= t->local;
+}
+
+static ReadQuery query(const Module *m, Id e, const SampleType *type) {
+  ReadQuery q = {.type = type};
+  ex_reads(m, e, query_read, &q);
+  return q;
+}
+
+bool reads_part(const Module *m, Id e, const SampleType *type) { return query(m, e, type).part; }
+
+bool reads_local(const Module *m, Id e, const SampleType *type) { return query(m, e, type).local; }
+
+// The same of a statement that reads partial sums. One of data alone might have been a total.
+bool samples_couple_sum(Samples *b, const Stmt *s, const SampleType *type, const char *what) {
+  bool first = !b->failed;
+  samples_couple(b, s->loc, what);
+  ReadQuery q = query(b->m, s->body, type);
+  if (first && q.second_sum)
+    diag_note(b->m->src, s->loc,
+              "sums of data alone are made in one pass before the first forward pass, and this one "
+              "needs another sum first");
+  else if (first && q.data_sum)
+    diag_note(b->m->src, s->loc,
+              "a sum of data alone is known before the first forward pass where it stands in the "
+              "loss itself, not in a stack, and has at most %d elements",
+              MAX_TOTALS);
   return false;
 }
 
@@ -40,24 +82,43 @@ typedef struct Find {
   const Fn *f;
   const Stmt *s;
   const SampleType *type;
-  SampleIndex found;
-  bool part, params, total;
+  SampleIndices found;
+  bool part, params, total, local;
 } Find;
 
-static void find_merge(Find *q, Id sub, int64_t inner) {
-  SampleIndex i = member(q->b, q->s, sub, inner);
+static void find_local(Find *q, SampleIndex i) {
+  SampleIndices *all = &q->found;
+  uint32_t k = 0;
+  while (k < all->nlocal && all->local[k].index != i.index) k++;
+  if (k == all->nlocal) all->local[all->nlocal++] = i;
+  else if (all->local[k].inner != i.inner)
+    samples_couple(q->b, q->s->loc, "an index runs over it in two ways");
+}
+
+// A subscript of a dimension over samples. Where a local index made the dimension, only a local one
+// reads it.
+static void find_merge(Find *q, Id sub, int64_t inner, bool other) {
+  SampleIndex i = member(q->b, q->s, sub, inner), *own = &q->found.own;
   if (i.index < 0)
     samples_couple(q->b, q->s->loc, "a sample is read by something other than its own index");
-  else if (q->found.index < 0)
-    q->found = i;
-  else if (q->found.index != i.index || q->found.inner != i.inner)
+  else if (q->s->index[i.index].local) find_local(q, i);
+  else if (own->index < 0 && !other) *own = i;
+  else if (own->index != i.index || own->inner != i.inner || other)
     samples_couple(q->b, q->s->loc, "two indices of one statement run over it");
+}
+
+static void find_subs(Find *q, const SampleType *t, const Id *sub, uint32_t rank) {
+  for (uint32_t d = 0; d < rank; d++) {
+    if (t->kind == SAMPLE_SPLIT && t->dim == d) find_merge(q, sub[d], t->inner, false);
+    else if (t->other[d]) find_merge(q, sub[d], t->other[d], true);
+  }
 }
 
 static void find_read(const Module *m, Id read, void *ctx) {
   Find *q = ctx;
   const SampleType *t = &q->type[ex(m, read)->integer];
-  if (t->kind == SAMPLE_SPLIT) find_merge(q, ex_arg(m, read, t->dim), t->inner);
+  find_subs(q, t, &m->arg.at[ex(m, read)->arg], ex(m, read)->narg);
+  q->local |= t->local;
   q->part |= t->kind == SAMPLE_PART;
   q->params |= t->params;
   q->total |= t->total || t->kind == SAMPLE_TOTAL;
@@ -65,15 +126,14 @@ static void find_read(const Module *m, Id read, void *ctx) {
 
 static void find(Find *q) {
   const Module *m = q->b->m;
-  const SampleType *t = &q->type[q->s->lhs];
-  q->found.index = -1;
+  uint32_t rank = q->f->value.at[q->s->lhs].rank;
+  q->found.own.index = -1;
   ex_reads(m, q->s->body, find_read, q);
-  for (uint32_t d = 0; d < q->f->value.at[q->s->lhs].rank; d++)
-    ex_reads(m, q->s->sub[d], find_read, q);
-  if (t->kind == SAMPLE_SPLIT) find_merge(q, q->s->sub[t->dim], t->inner);
+  for (uint32_t d = 0; d < rank; d++) ex_reads(m, q->s->sub[d], find_read, q);
+  find_subs(q, &q->type[q->s->lhs], q->s->sub, rank);
 }
 
-SampleIndex sample_index(Samples *b, const Fn *f, const Stmt *s, const SampleType *type) {
+SampleIndices sample_indices(Samples *b, const Fn *f, const Stmt *s, const SampleType *type) {
   Find q = {.b = b, .f = f, .s = s, .type = type};
   find(&q);
   return q.found;
@@ -88,44 +148,68 @@ static bool stands_in(const Module *m, Id e, int i) {
   return false;
 }
 
-// Reads of values that do not run over samples, by the sample index: a local value turns out to run
+// The place of an index in a subscript, bare or a group's member: what is to its right there. 0 for
+// any other subscript.
+static int64_t right_of(const Module *m, const Stmt *s, Id sub, int index) {
+  int64_t right = 1;
+  if (ex_is(m, sub, OP_INDEX)) return 1;
+  for (uint32_t k = ex_is(m, sub, OP_GROUP) ? ex(m, sub)->narg : 0; k-- > 0;) {
+    const Expr *a = ex(m, ex_arg(m, sub, k));
+    if (a->op != OP_INDEX) return 0;
+    if (a->integer == index) return right;
+    right *= s->index[a->integer].extent;
+  }
+  return 0;
+}
+
+// Reads of values that do not run over samples, by a sample index: a local value turns out to run
 // over them after all; a parameter can't.
 typedef struct Retype {
   Find *q;
   SampleType *type;
+  SampleIndex i;
   bool changed;
 } Retype;
 
 static void retype_read(const Module *m, Id read, void *ctx) {
   Retype *r = ctx;
   Find *q = r->q;
-  Id v = (Id)ex(m, read)->integer;
+  SampleType *t = &r->type[ex(m, read)->integer];
   for (uint32_t d = 0; d < ex(m, read)->narg; d++) {
     Id sub = ex_arg(m, read, d);
-    SampleType *t = &r->type[v];
-    if ((t->kind == SAMPLE_SPLIT && d == t->dim) || !stands_in(m, sub, q->found.index)) continue;
-    int64_t right = 1;
-    bool bare = ex_is(m, sub, OP_INDEX), group = ex_is(m, sub, OP_GROUP);
-    for (uint32_t k = group ? ex(m, sub)->narg : 0; k-- > 0;) {
-      const Expr *a = ex(m, ex_arg(m, sub, k));
-      if (a->op != OP_INDEX) bare = group = false;
-      else if (a->integer == q->found.index) break;
-      else right *= q->s->index[a->integer].extent;
-    }
-    if (t->params || t->kind != SAMPLE_NONE || !(bare || group)) {
+    if ((t->kind == SAMPLE_SPLIT && d == t->dim) || t->other[d] || !stands_in(m, sub, r->i.index))
+      continue;
+    int64_t right = right_of(m, q->s, sub, r->i.index);
+    if (t->params || t->kind != SAMPLE_NONE || !right) {
       samples_couple(q->b, q->s->loc, "the number of a sample chooses what is read");
       return;
     }
-    *t = (SampleType){.kind = SAMPLE_SPLIT, .dim = (uint8_t)d, .total = t->total,
-                      .inner = q->found.inner * right};
+    t->kind = SAMPLE_SPLIT;
+    t->dim = (uint8_t)d;
+    t->inner = r->i.inner * right;
     r->changed = true;
     return;
   }
 }
 
+static bool retype(Find *q, SampleType *type, SampleIndex i, bool *changed) {
+  Retype r = {q, type, i, false};
+  ex_reads(q->b->m, q->s->body, retype_read, &r);
+  *changed |= r.changed;
+  return !q->b->failed;
+}
+
 static bool set_type(Samples *b, const Stmt *s, SampleType *t, SampleType n, bool *changed) {
   n.params |= t->params;
   n.total |= t->total;
+  n.local |= t->local;
+  bool more = n.params != t->params || n.total != t->total || n.local != t->local;
+  for (uint32_t d = 0; d < MAX_RANK; d++) {
+    if (t->other[d] && n.other[d] && t->other[d] != n.other[d])
+      return samples_couple(b, s->loc, "a dimension runs over it in two ways");
+    more |= n.other[d] && !t->other[d];
+    if (!n.other[d]) n.other[d] = t->other[d];
+  }
   if (t->kind != SAMPLE_NONE && n.kind == SAMPLE_NONE) {
     n.kind = t->kind;
     n.dim = t->dim;
@@ -135,57 +219,83 @@ static bool set_type(Samples *b, const Stmt *s, SampleType *t, SampleType n, boo
       (t->kind != n.kind || (n.kind == SAMPLE_SPLIT && (t->dim != n.dim || t->inner != n.inner))))
     return samples_couple(b, s->loc,
                           "a value is made once for each sample and once for all of them");
-  *changed |= n.kind != t->kind || n.params != t->params || n.total != t->total;
+  *changed |= n.kind != t->kind || more;
   *t = n;
   return true;
 }
 
-// What a sum over the samples is. Only a scalar of an entry can be a total.
+// What a sum over the samples is. Only an entry has totals, and of few elements: it gets each as a
+// scalar argument.
 static SampleKind sum_kind(const Find *q, bool entry) {
-  bool total = entry && !q->params && !q->total && !q->s->acc && !q->f->value.at[q->s->lhs].rank;
+  const Value *v = &q->f->value.at[q->s->lhs];
+  bool total = entry && !q->params && !q->total && !q->s->acc && value_count(v) <= MAX_TOTALS;
   return total ? SAMPLE_TOTAL : SAMPLE_PART;
+}
+
+// The dimension of the left side that an index which stands there makes one over samples.
+static bool left_dim(const Find *q, SampleIndex i, uint8_t *dim, int64_t *inner) {
+  const Module *m = q->b->m;
+  for (uint32_t d = 0; d < q->f->value.at[q->s->lhs].rank; d++) {
+    if (!stands_in(m, q->s->sub[d], i.index)) continue;
+    int64_t right = right_of(m, q->s, q->s->sub[d], i.index);
+    *dim = (uint8_t)d;
+    *inner = i.inner * right;
+    if (right) return true;
+    break;
+  }
+  return samples_couple(q->b, q->s->loc,
+                        "samples are added up by a subscript of the left side");
+}
+
+// What the local indices make of the type of a statement's result.
+static bool local_type(Find *q, SampleType *n) {
+  const Stmt *s = q->s;
+  for (uint32_t k = 0; k < q->found.nlocal; k++) {
+    SampleIndex i = q->found.local[k];
+    uint8_t dim;
+    int64_t inner;
+    if (i.index >= s->nfree) {
+      n->local = true;
+      if (s->red == RED_ARGMAX)
+        return samples_couple(q->b, s->loc, "an argmax over them would be the number of a sample");
+    } else {
+      if (!left_dim(q, i, &dim, &inner)) return false;
+      n->other[dim] = inner;
+    }
+  }
+  return true;
 }
 
 static bool comp_type(Samples *b, const Fn *f, const Stmt *s, SampleType *type, bool entry,
                       bool *changed) {
-  const Module *m = b->m;
   Find q = {.b = b, .f = f, .s = s, .type = type};
   find(&q);
   if (b->failed) return false;
-  SampleType n = {.params = q.params, .total = q.total};
-  if (q.found.index < 0) {
+  SampleIndex own = q.found.own;
+  SampleType n = {.params = q.params, .total = q.total, .local = q.local};
+  if (q.part && (own.index >= 0 || q.found.nlocal))
+    return samples_couple_sum(b, s, type, "a sum over all of them is used for each one");
+  for (uint32_t k = 0; k < q.found.nlocal; k++)
+    if (!retype(&q, type, q.found.local[k], changed)) return false;
+  if (!local_type(&q, &n)) return false;
+  if (own.index < 0) {
     n.kind = q.part ? SAMPLE_PART : SAMPLE_NONE;
+    if (q.part) n.local = false;
     return set_type(b, s, &type[s->lhs], n, changed);
   }
-  if (q.part) return samples_couple(b, s->loc, "a sum over all of them is used for each one");
-  Retype r = {&q, type, false};
-  ex_reads(m, s->body, retype_read, &r);
-  *changed |= r.changed;
-  if (b->failed) return false;
-  if (q.found.index >= s->nfree) {
+  if (!retype(&q, type, own, changed)) return false;
+  if (own.index >= s->nfree) {
     if (s->red != RED_SUM && s->red != RED_MEAN)
       return samples_couple(b, s->loc, "this takes a maximum, minimum or argmax over them");
+    for (uint32_t k = 0; k < q.found.nlocal; k++)
+      if (q.found.local[k].index >= s->nfree)
+        return samples_couple(b, s->loc, "this sums over them and over those of a microbatch");
     n.kind = sum_kind(&q, entry);
+    n.local = false; // once added up
     return set_type(b, s, &type[s->lhs], n, changed);
   }
   n.kind = SAMPLE_SPLIT;
-  for (uint32_t d = 0; d < f->value.at[s->lhs].rank; d++) {
-    if (!stands_in(m, s->sub[d], q.found.index)) continue;
-    int64_t right = 1;
-    uint32_t k = ex(m, s->sub[d])->narg;
-    bool whole = ex_is(m, s->sub[d], OP_INDEX) || ex_is(m, s->sub[d], OP_GROUP);
-    while (whole && k-- > 0) {
-      const Expr *a = ex(m, ex_arg(m, s->sub[d], k));
-      if (a->op == OP_INDEX && a->integer == q.found.index) break;
-      if (a->op != OP_INDEX) whole = false;
-      else right *= s->index[a->integer].extent;
-    }
-    if (!whole) break;
-    n.dim = (uint8_t)d;
-    n.inner = q.found.inner * right;
-    return set_type(b, s, &type[s->lhs], n, changed);
-  }
-  return samples_couple(b, s->loc, "samples are added up by a subscript of the left side");
+  return left_dim(&q, own, &n.dim, &n.inner) && set_type(b, s, &type[s->lhs], n, changed);
 }
 
 // A caller's type seen from inside a repeat, where its leading dimension is the iteration.
@@ -209,6 +319,9 @@ bool samples_of_callee(Samples *b, const Fn *f, const Stmt *s, SampleType *type,
       return samples_couple(b, s->loc, "a sum over all of them is used for each one");
     formal[i].total |= formal[i].kind == SAMPLE_TOTAL;
     if (formal[i].kind == SAMPLE_TOTAL) formal[i].kind = SAMPLE_NONE;
+    for (uint32_t d = 0; d < MAX_RANK; d++)
+      if (formal[i].other[d])
+        return samples_couple(b, s->loc, "two dimensions of an argument run over them");
     if (c->arg[i].mode == ACT_SLICE && !slice_type(b, s, &formal[i])) return false;
   }
   for (bool more = true; more;) {
@@ -246,6 +359,9 @@ static bool call_type(Samples *b, const Fn *f, const Stmt *s, SampleType *type, 
   for (uint32_t r = 0; r < c->nresult; r++) {
     SampleType t = in[g->result.at[r]];
     if (c->result[r].value == NONE) continue;
+    for (uint32_t d = 0; d < MAX_RANK; d++)
+      if (t.other[d])
+        return samples_couple(b, s->loc, "two dimensions of a result run over them");
     if (c->result[r].mode == RES_SLICE) t.dim++;
     if (!set_type(b, s, &type[c->result[r].value], t, changed)) return false;
   }
@@ -264,20 +380,4 @@ bool samples_of(Samples *b, Id fn, SampleType *type, bool entry) {
     }
   }
   return true;
-}
-
-typedef struct PartQuery {
-  const SampleType *type;
-  bool any;
-} PartQuery;
-
-static void part_read(const Module *m, Id read, void *ctx) {
-  PartQuery *q = ctx;
-  q->any |= q->type[ex(m, read)->integer].kind == SAMPLE_PART;
-}
-
-bool reads_part(const Module *m, Id e, const SampleType *type) {
-  PartQuery q = {type, false};
-  ex_reads(m, e, part_read, &q);
-  return q.any;
 }

@@ -224,7 +224,8 @@ void module_sweep(Module *m) {
 
 void bare_indices(const Value *v, Index *index) {
   static const char *const name[MAX_RANK] = {"i", "j", "k", "l", "m", "n", "o", "p"};
-  for (uint32_t d = 0; d < v->rank; d++) index[d] = (Index){str_intern(name[d]), v->extent[d]};
+  for (uint32_t d = 0; d < v->rank; d++)
+    index[d] = (Index){.name = str_intern(name[d]), .extent = v->extent[d]};
 }
 
 Id read_bare(Module *m, const Fn *f, Id value) {

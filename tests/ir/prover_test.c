@@ -160,7 +160,8 @@ static int one(void) {
   g.q = fn_value(m, f, str_intern("q"), DT_I32, &n, 1, ROLE_LOCAL, 0);
   Id y = fn_value(m, f, str_intern("y"), DT_REAL, (int64_t[]){i, j}, 2, ROLE_LOCAL, 0);
   PUSH(a, f->result, y);
-  Index index[2] = {{str_intern("i"), i}, {str_intern("j"), j}}, k = {str_intern("k"), n};
+  Index index[2] = {{.name = str_intern("i"), .extent = i}, {.name = str_intern("j"), .extent = j}},
+        k = {.name = str_intern("k"), .extent = n};
   Id zero = ex_index(m, 0), sub[2] = {zero, ex_index(m, 1)};
   fn_comp(m, f, g.q, &zero, false, RED_NONE, &k, 1, 1,
           ex2(m, OP_ADD, ex2(m, OP_IDIV, zero, ex_int(m, 2)), ex_int(m, 1)), 0);

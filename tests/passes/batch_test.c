@@ -1,7 +1,8 @@
 // For every program of tests/passes/batch: a batch of 5 samples run whole, as the model was
 // written, gives the same loss, metrics and gradients as three microbatches of 2, the last with a
 // sample of padding, run by what batch and differentiate make of it and added up. "@B" in the text
-// is the extent of the batch.
+// is the extent of the batch. For those of tests/passes/local the microbatches are batches of 2, 2
+// and 1 samples in their own right, of which each counts with its part of the samples.
 #include <math.h>
 #include <stdlib.h>
 
@@ -10,7 +11,9 @@
 enum { WHOLE = 5, PART = 2, MAX_ARGS = 64, PATH = 8192 };
 
 typedef struct Run {
-  const Module *whole, *part;
+  const Module *whole, *part; // as written, and cut into microbatches
+  const Module *piece[WHOLE + 1]; // as written, for so many samples
+  bool local;
   const char *path;
   Tensor *arg[MAX_ARGS]; // of the whole batch: data, parameters, gradients
   Tensor *got[MAX_ARGS]; // of a microbatch: data, first, batch, totals, parameters, gradients
@@ -47,8 +50,49 @@ static bool run_microbatch(Run *r, Id fn, int first, uint32_t ntotal, double *su
 static bool run_batch(Run *r, Id fn, uint32_t ntotal, double *sum) {
   Rng junk = {.state = 99};
   for (int i = 0; i < 16; i++) sum[i] = 0;
-  for (int first = 0; first < WHOLE; first += PART)
+  for (int first = 0; first < WHOLE + PART; first += PART) // the last one is all padding
     if (!run_microbatch(r, fn, first, ntotal, sum, &junk)) return false;
+  return true;
+}
+
+// Adds weight * from to the numbers of `to`.
+static void add(Tensor *to, const Tensor *from, double weight) {
+  for (int64_t i = 0; i < tensor_count(to); i++) to->real[i] += weight * from->real[i];
+}
+
+// The step of m, a module before pass batch, on its samples from `first` on; results and gradients
+// are added, weighed by its part of the samples.
+static bool run_as_batch(Run *r, const Module *m, int first, double weight, Tensor **want) {
+  const Fn *f = &m->fn.at[m->entry[ENTRY_STEP]];
+  uint32_t ndata = m->ndata, nparam = m->param.n;
+  Tensor *arg[MAX_ARGS], *result[16];
+  for (uint32_t i = 0; i < f->arg.n; i++) {
+    Tensor *t = arg[i] = tensor_like(&f->value.at[f->arg.at[i]]);
+    int64_t from = i < ndata ? first * (tensor_count(t) / t->extent[0]) : 0;
+    if (i >= ndata + nparam) continue;
+    for (int64_t k = 0; k < tensor_count(t); k++)
+      if (t->real) t->real[k] = r->arg[i]->real[from + k];
+      else t->integer[k] = r->arg[i]->integer[from + k];
+  }
+  if (!run_fn(m, m->entry[ENTRY_STEP], arg, result, NULL)) return false;
+  for (uint32_t i = 0; i < f->result.n; i++) {
+    if (!first) want[i] = tensor_new(DT_REAL, NULL, 0);
+    add(want[i], result[i], weight);
+    tensor_free(result[i]);
+  }
+  for (uint32_t i = 0; i < f->arg.n; i++) {
+    if (i >= ndata + nparam) add(r->arg[i], arg[i], weight);
+    tensor_free(arg[i]);
+  }
+  return true;
+}
+
+static bool run_whole(Run *r, Tensor **want) {
+  if (!r->local) return run_as_batch(r, r->whole, 0, 1, want);
+  for (int first = 0; first < WHOLE; first += PART) {
+    int n = WHOLE - first < PART ? WHOLE - first : PART;
+    if (!run_as_batch(r, r->piece[n], first, (double)n / WHOLE, want)) return false;
+  }
   return true;
 }
 
@@ -69,7 +113,7 @@ static bool compare(Run *r) {
            (size_t)tensor_count(r->arg[ndata + p]) * 8);
   Tensor *want[16];
   double sum[16], worst = 0;
-  if (!run_fn(r->whole, r->whole->entry[ENTRY_STEP], r->arg, want, NULL)) return false;
+  if (!run_whole(r, want)) return false;
   if (r->part->entry[ENTRY_COUNT] != NONE) {
     if (!run_batch(r, r->part->entry[ENTRY_COUNT], 0, sum)) return false;
     memcpy(r->total, sum, sizeof sum);
@@ -89,33 +133,45 @@ static bool compare(Run *r) {
   return ok;
 }
 
-static bool check(const char *path) {
+// The module for so many samples, with its step; `cut` by pass batch.
+static const Module *load_step(Arena *a, const char *path, int samples, bool cut) {
+  char *text = load_text(path, samples);
+  Module *m = text ? load_module(a, path, text) : NULL;
+  free(text);
+  bool ok = m && run_pass(m, "inline", path) && (!cut || run_pass(m, "batch", path)) &&
+            run_pass(m, "differentiate", path);
+  return ok ? m : NULL;
+}
+
+static bool check(const char *path, bool local) {
   Arena *a = arena_new();
-  Run r = {.path = path};
-  char *whole = load_text(path, WHOLE), *part = load_text(path, PART);
-  Module *m = whole ? load_module(a, path, whole) : NULL,
-         *n = part ? load_module(a, path, part) : NULL;
-  bool ok = m && n && run_pass(m, "inline", path) && run_pass(m, "differentiate", path) &&
-            run_pass(n, "inline", path) && run_pass(n, "batch", path) &&
-            run_pass(n, "differentiate", path);
-  r.whole = m;
-  r.part = n;
+  Run r = {.path = path, .local = local};
+  r.whole = load_step(a, path, WHOLE, false);
+  r.part = load_step(a, path, PART, true);
+  bool ok = r.whole && r.part;
+  for (int n = 1; ok && local && n <= PART; n++)
+    ok = (r.piece[n] = load_step(a, path, n, false)) != NULL;
   ok = ok && compare(&r);
-  free(whole);
-  free(part);
   arena_free(a);
   return ok;
 }
 
-int main(int argc, char **argv) {
+static int check_all(const char *dir, bool local, int *count) {
   static char name[256][256];
-  const char *dir = argc > 1 ? argv[1] : SOURCE_DIR "/tests/passes/batch";
-  int n = list_files(dir, ".ir", name, 256), bad = 0;
+  int n = list_files(dir, ".ir", name, 256), bad = n == 0;
   for (int i = 0; i < n; i++) {
     char path[PATH];
     snprintf(path, sizeof path, "%.4000s/%.255s", dir, name[i]);
-    if (!check(path)) bad++;
+    bad += !check(path, local);
   }
+  *count += n;
+  return bad;
+}
+
+int main(void) {
+  int n = 0;
+  int bad = check_all(SOURCE_DIR "/tests/passes/batch", false, &n);
+  bad += check_all(SOURCE_DIR "/tests/passes/local", true, &n);
   printf("%d of %d programs failed\n", bad, n);
-  return bad || !n;
+  return bad != 0;
 }

@@ -5,14 +5,43 @@ text 4000 >text.txt
 tokens train.bin 4000 97
 python3 "$SRC/examples/data/make_arrays.py" mlp . 60
 python3 "$SRC/examples/data/make_arrays.py" classifier . 60
+cat >statistics.dt <<'DT'
+use nn
+layer Block(dim) {
+  fc = nn.Linear(dim, dim)
+  norm = nn.BatchNorm(dim)
+  forward(x[b, dim]) { return x + nn.relu(norm(fc(x))) }
+}
+model M(inputs = 100, classes = 10) {
+  blocks = stack 2 of Block(inputs)
+  out = nn.Linear(inputs, classes)
+  loss(x[b, inputs], y[b]: int) {
+    logits = out(blocks(x))
+    p = nn.softmax(logits)
+    balance = local(b: sum(c: square(mean(b: p[b, c]))))
+    place[b] = local(k: sum(k: where(k < b and y[k] == y[b], 1, 0)))
+    near[b] = local(k: log(sum(k: exp(sum(c: p[b, c] * p[k, c])))))
+    top = local(b: max(b, c: logits[b, c]))
+    n[c < classes] = sum(b: where(y[b] == c, 1.0, 0.0))
+    late[b] = where(place[b] > 0, near[b] / n[y[b]], 0.0)
+    return nn.cross_entropy(logits, y) + 0.1 * balance + mean(b: late[b]) + 0.01 * top
+  }
+}
+train M { data = arrays(x = "x.npy", y = "y.npy"); optimizer = adamw(lr = 1e-2) }
+DT
 check() {
   local name=$1 data=$2
   shift 2
   echo "$name $*"
-  "$DTC" "$SRC/examples/$name.dt" --precision fp64 "$@" -o train
+  check_file "$SRC/examples/$name.dt" "$data" "$@"
+}
+check_file() {
+  local file=$1 data=$2
+  shift 2
+  "$DTC" "$file" --precision fp64 "$@" -o train
   rm -f log.jsonl
   ./train ${data:+--data "$data"} --steps 3 --log log.jsonl --quiet
-  "$DTC" "$SRC/examples/$name.dt" --precision fp64 "$@" ${data:+-D data="$data"} --interpret --steps 3 >oracle.jsonl
+  "$DTC" "$file" --precision fp64 "$@" ${data:+-D data="$data"} --interpret --steps 3 >oracle.jsonl
   python3 - <<'PY'
 import json
 a = [json.loads(l) for l in open("log.jsonl")]
@@ -29,4 +58,5 @@ check chargpt text.txt "${SMALL_CHARGPT[@]}" -D batch=5 -D microbatch=2
 check gpt2 train.bin "${SMALL_GPT2[@]}" -D batch=3 -D microbatch=2
 check llama train.bin "${SMALL_LLAMA[@]}"
 check mlp "" -D hidden=19 -D batch=7 -D microbatch=4
+check_file statistics.dt "" -D batch=11 -D microbatch=4
 check classifier "" -D layers=2 -D dim=16 -D heads=2 -D batch=3 -D microbatch=2

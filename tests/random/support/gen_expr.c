@@ -17,7 +17,7 @@ Id comp_index(Comp *c, int64_t extent, bool fresh) {
   if (n && !fresh && rng_chance(rng(c), 75)) return ex_index(c->g->m, found[rng_below(rng(c), n)]);
   if (c->n < c->most && c->points * extent <= MAX_POINTS) {
     static const char *const name[] = {"i", "j", "k", "l", "p", "q", "r", "s"};
-    c->index[c->n] = (Index){str_intern(name[c->n]), extent};
+    c->index[c->n] = (Index){.name = str_intern(name[c->n]), .extent = extent};
     c->points *= extent;
     return ex_index(c->g->m, c->n++);
   }

@@ -300,7 +300,7 @@ static Known gen_like(Gen *g, const Known *like) {
   for (uint32_t d = 0; d < k.rank; d++) {
     for (uint32_t i = 0; i < k.dim[d].n; i++) {
       arg[i] = ex_index(g->m, n);
-      c.index[n] = (Index){str_printf("f%u", n), k.dim[d].extent[i]};
+      c.index[n] = (Index){.name = str_printf("f%u", n), .extent = k.dim[d].extent[i]};
       n++;
       c.points *= k.dim[d].extent[i];
     }
@@ -457,7 +457,7 @@ static Id weighted(Module *m, Fn *f, Id value) {
   Index index[MAX_RANK];
   Id sub[MAX_RANK], number = ex_int(m, 0);
   for (uint32_t d = 0; d < v.rank; d++) {
-    index[d] = (Index){str_printf("i%u", d), v.extent[d]};
+    index[d] = (Index){.name = str_printf("i%u", d), .extent = v.extent[d]};
     sub[d] = ex_index(m, d);
     number = ex2(m, OP_ADD, ex2(m, OP_MUL, number, ex_int(m, v.extent[d])), sub[d]);
   }
