@@ -82,6 +82,8 @@ struct Interp {
   const Module *m;
   Arena *arena;
   FnCode *fn; // by function; stmt is NULL until it is first called
+  Exchange *exchange; // carries out collectives; NULL: there are none
+  void *world;
 };
 
 // One activation of a function.
@@ -108,6 +110,11 @@ void interp_free(Interp *x) {
   if (x) arena_free(x->arena);
 }
 
+void interp_join(Interp *x, Exchange *exchange, void *world) {
+  x->exchange = exchange;
+  x->world = world;
+}
+
 typedef struct Mention {
   uint32_t *last, at;
 } Mention;
@@ -122,6 +129,10 @@ static void mention(const Module *m, const Fn *f, const Stmt *s, Mention *k) {
     k->last[s->lhs] = k->at;
     ex_reads(m, s->body, mention_read, k);
     for (uint32_t d = 0; d < f->value.at[s->lhs].rank; d++) ex_reads(m, s->sub[d], mention_read, k);
+    return;
+  }
+  if (!s->call) {
+    k->last[s->lhs] = k->last[s->from] = k->at;
     return;
   }
   for (uint32_t i = 0; i < s->call->narg; i++)
@@ -475,6 +486,33 @@ static bool run_call(Frame *fr, const Call *c) {
   return ok;
 }
 
+// ---- conversions and collectives
+
+static bool run_move(Frame *fr, const Stmt *s) {
+  Tensor *from = fr->value[s->from];
+  if (!from) from = accumulator(fr, s->from); // nothing was added to it
+  Tensor *to = define(fr, s->lhs);
+  if (s->kind == ST_CONVERT) {
+    copy_elements(to, from);
+    return true;
+  }
+  if (fr->x->exchange) return fr->x->exchange(fr->x->world, fr->f, s, to, from, fr->error);
+  if (fr->error) buf_printf(fr->error, "function `%s`: a collective of one rank", fr->f->name);
+  return false;
+}
+
+static bool run_stmt(Frame *fr, uint32_t at) {
+  const Stmt *s = &fr->f->stmt.at[at];
+  switch (s->kind) {
+  case ST_COMP: return run_comp(fr, at);
+  case ST_CALL:
+  case ST_REPEAT: return run_call(fr, s->call);
+  case ST_CONVERT:
+  case ST_COLL: return run_move(fr, s);
+  }
+  BUG("statement %u", at);
+}
+
 // ---- functions
 
 static void release(Frame *fr, uint32_t at) {
@@ -511,8 +549,7 @@ static bool run_fn(Interp *x, Id fn, Tensor *const *arg, Tensor **result, const 
   for (uint32_t i = 0; i < f->arg.n; i++) fr.value[f->arg.at[i]] = arg[i];
   bool ok = true;
   for (uint32_t i = 0; ok && i < f->stmt.n; i++) {
-    const Stmt *s = &f->stmt.at[i];
-    ok = s->kind == ST_COMP ? run_comp(&fr, i) : run_call(&fr, s->call);
+    ok = run_stmt(&fr, i);
     release(&fr, i);
   }
   if (ok) give_results(&fr, result);

@@ -65,4 +65,33 @@ bool interp_call(Interp *x, Id fn, Tensor *const *arg, Tensor **result, const In
                  Buf *error);
 void interp_free(Interp *x);
 
+// A module in the global form is run as the program of one rank: a conversion copies. One in the
+// local form needs somebody who carries out collectives: `to` = the collective of all members' `from`.
+// False with a message ends the run.
+typedef bool Exchange(void *world, const Fn *f, const Stmt *s, Tensor *to, const Tensor *from,
+                      Buf *error);
+void interp_join(Interp *x, Exchange *exchange, void *world);
+
+// ---- all ranks of a mesh (ir/interp_ranks.c)
+
+int64_t mesh_size(const Module *m); // ranks: the product of the axes' sizes
+// The rank's number along each axis; the first axis goes fastest.
+void mesh_coord(const Module *m, int64_t rank, int64_t coord[MAX_AXIS]);
+// What a rank holds of a tensor laid out so. Of a partial sum rank 0 holds all, the others 0.
+Tensor *tensor_share(const Module *m, const Shard *shard, const Tensor *whole, int64_t rank);
+// The tensor of this shape whose shares the ranks hold, partial ones reduced. NULL with a message
+// where ranks that should hold the same elements do not, to the last bit, or a place past the end
+// does not hold 0.
+Tensor *tensor_gather(const Module *m, const Shard *shard, Tensor *const *share,
+                      const int64_t *extent, Buf *error);
+
+// Runs a function of programs in the local form on all ranks in lock step: one rank runs until it
+// waits in a collective, then another. m[r] is rank r's program: all the same, or not. arg[r][i],
+// result[r][i] as for interp_run; arguments that are the rank's place on the mesh are made here, and
+// their arg[r][i] is not read. Sums are taken in the order of the ranks. False also where members of
+// a group come to different collectives, or some never come: then `error` says which rank waits in
+// what.
+bool interp_ranks(const Module *const *m, Id fn, Tensor *const *const *arg, Tensor **const *result,
+                  const InterpOptions *o, Buf *error);
+
 #endif

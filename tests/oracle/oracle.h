@@ -51,4 +51,12 @@ typedef enum FiniteResult {
 FiniteResult finite_check(const Module *loss_m, Id loss, const Module *step_m, Id step,
                           const FiniteOptions *o, Buf *error);
 
+// Function fn of a program in the global form, run as the program of one rank, against its local
+// form on all ranks of the mesh: every rank gets its share of the same arguments, and the shares of
+// results and in-out arguments are put together again. *worst becomes the greatest difference
+// relative to the greatest element of its tensor (or to 1e-3, if that is more). False after a message
+// where a run fails or ranks do not agree on what they all hold.
+bool ranks_compare(const Module *whole, const Module *local, Id fn, const ArgOptions *a,
+                   const InterpOptions *o, double *worst, Buf *error);
+
 #endif
