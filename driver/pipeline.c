@@ -17,6 +17,7 @@ const Pass pass_table[] = {
     {"optimizer", "make the gradient norm and the update", pass_optimizer, FACT_STEP, FACT_UPDATE},
     {"precision", "choose a storage type for every value", pass_precision, FACT_UPDATE, FACT_STORED},
     {"simplify", "fold, share and drop what is dead", pass_simplify, FACT_FLAT, 0},
+    {"localise", "make the program that each rank runs", pass_localise, FACT_FLAT, 0},
     {"normalise", "bring statements into the normal form for kernels", pass_normalise, FACT_STORED, FACT_NORMAL},
 };
 const int pass_count = sizeof pass_table / sizeof pass_table[0];

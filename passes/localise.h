@@ -1,0 +1,29 @@
+// Private to passes/localise*.c.
+#ifndef DTC_LOCALISE_H
+#define DTC_LOCALISE_H
+
+#include "ir/ir.h"
+
+// One function on its way to the local form.
+typedef struct Local {
+  Module *m;
+  Fn *f; // its values have local extents already
+  const Value *old; // the values of the global form, by number
+  uint32_t nold;
+  bool rank_used[MAX_AXIS];
+} Local;
+
+// The rank's number along an axis, an int; the function gets it as an argument.
+Id local_rank(Local *x, uint32_t axis);
+// A new value with the extents that a rank has of one laid out so.
+Id local_value(Local *x, Str name, Dtype t, const int64_t *extent, const Shard *shard,
+               uint32_t rank, Id loc);
+// Where the element at global position `at` of a dimension is: *place, and the condition under which
+// this rank has it, for the axes of the set only; the dimension is split by shard.
+Id local_place(Local *x, const Shard *shard, uint32_t dim, int64_t extent, uint32_t axes, Id at,
+               Id *place);
+
+// localise_move.c: what a conversion becomes, appended.
+void local_convert(Local *x, const Stmt *s);
+
+#endif

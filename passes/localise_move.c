@@ -1,0 +1,318 @@
+// A conversion as packing and collectives. Layouts change one axis at a time. Along the dimension
+// that an axis splits in blocks, places of the array that is not split over it are (q r c): turn q,
+// rank r, place c in the block; a rank's are (q c).
+//
+//   partial -> whole    y = all_reduce x
+//   partial -> split    t[r, .., (q c), ..] = x[.., (q r c), ..];      y = reduce_scatter t
+//   split -> whole      g = all_gather x;      y[.., (q r c), ..] = g[r, .., (q c), ..]
+//   split -> split      t[r, .., (q' c'), ..] = x[.., (q' r c'), ..];  u = all_to_all t;
+//                       y[.., (q r c), ..] = u[r, .., (q c), ..]
+//   whole -> split      y[.., (q c), ..] = x[.., ((q * n + rank) * C + c), ..]
+//   whole -> partial    y[..] = where(rank == 0, x[..], 0)
+#include "ir/layout.h"
+#include "passes/localise.h"
+#include "passes/util.h"
+
+// A conversion on its way: `at` holds the elements, laid out by shard.
+typedef struct Move {
+  Local *x;
+  Module *m;
+  const Value *to; // of the global form: extents, type, name
+  Shard shard[MAX_AXIS];
+  Id at, loc;
+  Id out; // the conversion's value, for its last statement
+} Move;
+
+// How an axis cuts its dimension: ceil(places / (block * n)) turns of n blocks. `places` are those
+// of an array that is not split over the axis.
+typedef struct Cut {
+  uint32_t axis, dim;
+  int64_t turns, n, block, places;
+  bool uneven;
+} Cut;
+
+static Cut cut_of(const Move *v, const Shard *shard, uint32_t axis) {
+  Shard rest[MAX_AXIS];
+  memcpy(rest, shard, sizeof rest);
+  rest[axis] = (Shard){0};
+  Cut c = {.axis = axis, .dim = shard[axis].dim, .n = v->m->axis.at[axis].size};
+  c.block = layout_block(v->m, shard, axis);
+  c.places = layout_extent(v->m, rest, c.dim, v->to->extent[c.dim]);
+  c.turns = (c.places - 1) / (c.block * c.n) + 1;
+  c.uneven = c.turns * c.block * c.n > c.places;
+  return c;
+}
+
+// ---- a statement that moves elements
+
+// y[r?, i, .., ] = x[r?, i, ..]: one index for each dimension, but where a cut says q, r and c.
+typedef struct Copy {
+  Module *m;
+  Index index[MAX_INDEX];
+  Id to[MAX_RANK + 1], from[MAX_RANK + 1]; // subscripts
+  uint32_t nindex, nto, nfrom;
+  Id cond;
+} Copy;
+
+static Id new_index(Copy *c, const char *name, int64_t extent) {
+  if (c->nindex == MAX_INDEX) BUG("a conversion has too many indices");
+  c->index[c->nindex] = (Index){str_intern(name), extent};
+  return ex_index(c->m, c->nindex++);
+}
+
+static Id group_of(Copy *c, const Id *member, const int64_t *extent, uint32_t n) {
+  Id some[3];
+  uint32_t k = 0;
+  for (uint32_t i = 0; i < n; i++)
+    if (extent[i] > 1 || (i == n - 1 && !k)) some[k++] = member[i];
+  return k == 1 ? some[0] : ex_group(c->m, some, k);
+}
+
+static const char *const dim_name[] = {"i", "j", "k", "l", "m", "n", "o", "p"};
+
+// The indices of a cut, made in the order in which they stand on the left.
+typedef struct CutIndex {
+  Id q, r, c;
+} CutIndex;
+
+// Dimension d of an array that is split by the cut: (q c).
+static Id share_sub(Copy *c, const Cut *k, const CutIndex *i) {
+  return group_of(c, (Id[]){i->q, i->c}, (int64_t[]){k->turns, k->block}, 2);
+}
+
+// The same of an array that is not: (q r c).
+static Id whole_sub(Copy *c, const Cut *k, const CutIndex *i) {
+  return group_of(c, (Id[]){i->q, i->r, i->c}, (int64_t[]){k->turns, k->n, k->block}, 3);
+}
+
+static void emit(Move *v, Copy *c, Id to, Id from) {
+  Id body = ex_read(v->m, v->x->f, from, c->from);
+  Dtype t = v->x->f->value.at[to].type;
+  Scalar was = (Scalar)ex(v->m, body)->type;
+  if (t != DT_BOOL && was == SC_BOOL) body = ex1(v->m, OP_TO_INT, body);
+  if (t == DT_BOOL && was == SC_INT) body = ex2(v->m, OP_NE, body, ex_int(v->m, 0));
+  if (c->cond != NONE) {
+    Id zero = t == DT_BOOL ? ex_bool(v->m, false) : ex_zero(v->m, scalar_of(t));
+    body = ex3(v->m, OP_WHERE, c->cond, body, zero);
+  }
+  fn_comp(v->m, v->x->f, to, c->to, false, RED_NONE, c->index, c->nindex, c->nindex, body, v->loc);
+}
+
+// t[r, .., (q c), ..] = x[.., (q r c), ..]
+static void pack(Move *v, const Cut *k, Id to) {
+  Copy c = {.m = v->m, .cond = NONE};
+  CutIndex i = {.r = new_index(&c, "r", k->n)};
+  const Value *x = &v->x->f->value.at[v->at];
+  c.to[c.nto++] = i.r;
+  for (uint32_t d = 0; d < x->rank; d++) {
+    if (d != k->dim) {
+      c.to[c.nto++] = c.from[d] = new_index(&c, dim_name[d], x->extent[d]);
+      continue;
+    }
+    i.q = k->turns > 1 ? new_index(&c, "q", k->turns) : NONE;
+    i.c = new_index(&c, "c", k->block);
+    c.to[c.nto++] = share_sub(&c, k, &i);
+    c.from[d] = whole_sub(&c, k, &i);
+    if (k->uneven) c.cond = ex2(v->m, OP_LT, c.from[d], ex_int(v->m, k->places));
+  }
+  emit(v, &c, to, v->at);
+}
+
+// y[.., (q r c), ..] = g[r, .., (q c), ..]
+static void unpack(Move *v, const Cut *k, Id to, Id from) {
+  Copy c = {.m = v->m, .cond = NONE};
+  CutIndex i = {0};
+  const Value *y = &v->x->f->value.at[to];
+  for (uint32_t d = 0; d < y->rank; d++) {
+    if (d != k->dim) {
+      c.to[d] = c.from[1 + d] = new_index(&c, dim_name[d], y->extent[d]);
+    } else if (k->uneven) { // one turn
+      Id at = c.to[d] = new_index(&c, dim_name[d], y->extent[d]), by = ex_int(v->m, k->block);
+      c.from[0] = k->block == 1 ? at : ex2(v->m, OP_IDIV, at, by);
+      c.from[1 + d] = k->block == 1 ? ex_int(v->m, 0) : ex2(v->m, OP_MOD, at, by);
+    } else {
+      i.q = k->turns > 1 ? new_index(&c, "q", k->turns) : NONE;
+      c.from[0] = i.r = new_index(&c, "r", k->n);
+      i.c = new_index(&c, "c", k->block);
+      c.to[d] = whole_sub(&c, k, &i);
+      c.from[1 + d] = share_sub(&c, k, &i);
+    }
+  }
+  emit(v, &c, to, from);
+}
+
+// y[.., (q c), ..] = x[.., ((q * n + rank) * C + c), ..]
+static void slice(Move *v, const Cut *k, Id to) {
+  Module *m = v->m;
+  Copy c = {.m = m, .cond = NONE};
+  const Value *y = &v->x->f->value.at[to];
+  for (uint32_t d = 0; d < y->rank; d++) {
+    if (d != k->dim) {
+      c.to[d] = c.from[d] = new_index(&c, dim_name[d], y->extent[d]);
+      continue;
+    }
+    CutIndex i = {.q = k->turns > 1 ? new_index(&c, "q", k->turns) : NONE};
+    i.c = new_index(&c, "c", k->block);
+    Id turn = local_rank(v->x, k->axis);
+    if (k->turns > 1) turn = fold_add(m, fold_mul(m, i.q, ex_int(m, k->n)), turn);
+    c.to[d] = share_sub(&c, k, &i);
+    c.from[d] = fold_add(m, fold_mul(m, turn, ex_int(m, k->block)), i.c);
+    if (k->uneven) c.cond = ex2(m, OP_LT, c.from[d], ex_int(m, k->places));
+  }
+  emit(v, &c, to, v->at);
+}
+
+// y[..] = x[..], where rank: on that rank of the axis only.
+static void copy(Move *v, Id to, Id from, Id cond) {
+  Copy c = {.m = v->m, .cond = cond};
+  const Value *y = &v->x->f->value.at[to];
+  for (uint32_t d = 0; d < y->rank; d++)
+    c.to[d] = c.from[d] = new_index(&c, dim_name[d], y->extent[d]);
+  emit(v, &c, to, from);
+}
+
+// ---- collectives
+
+static Id temporary(Move *v, const char *what, Dtype t, const int64_t *extent, uint32_t rank) {
+  Str name = str_printf("%s.%s", v->to->name, what);
+  return fn_value(v->m, v->x->f, name, t, extent, rank, ROLE_LOCAL, v->to->loc);
+}
+
+// Ranks exchange no bools.
+static Dtype wire_type(const Move *v) { return v->to->type == DT_BOOL ? DT_I32 : v->to->type; }
+
+static void collective(Move *v, CollKind kind, Red red, uint32_t axis, Id to, Id from) {
+  Stmt *s = fn_stmt(v->m, v->x->f, ST_COLL, v->loc);
+  s->coll = kind;
+  s->red = red;
+  s->axis = (uint8_t)axis;
+  s->lhs = to;
+  s->from = from;
+}
+
+// Extents of what `shard` leaves of the value, with one more leading extent where that is not 0.
+static uint32_t extents(const Move *v, const Shard *shard, int64_t lead, int64_t *extent) {
+  uint32_t n = 0;
+  if (lead) extent[n++] = lead;
+  if (v->to->rank + n > MAX_RANK) BUG("`%s` has too many dimensions to be exchanged", v->to->name);
+  for (uint32_t d = 0; d < v->to->rank; d++)
+    extent[n++] = layout_extent(v->m, shard, d, v->to->extent[d]);
+  return n;
+}
+
+// The value that the step makes, laid out by the new layout: the conversion's own if it is the last.
+static Id step_value(Move *v, const Shard *next, bool last) {
+  int64_t extent[MAX_RANK];
+  uint32_t rank = extents(v, next, 0, extent);
+  return last ? v->out : temporary(v, "part", v->to->type, extent, rank);
+}
+
+static void gather(Move *v, const Cut *k, Id to) {
+  int64_t extent[MAX_RANK];
+  Id from = v->at;
+  if (v->to->type == DT_BOOL) {
+    from = temporary(v, "bits", DT_I32, extent, extents(v, v->shard, 0, extent));
+    copy(v, from, v->at, NONE);
+  }
+  Id all = temporary(v, "all", wire_type(v), extent, extents(v, v->shard, k->n, extent));
+  collective(v, COLL_ALL_GATHER, RED_NONE, k->axis, all, from);
+  unpack(v, k, to, all);
+}
+
+static void reduce_scatter(Move *v, const Cut *k, const Shard *next, Red red, Id to) {
+  int64_t extent[MAX_RANK];
+  Id parts = temporary(v, "parts", v->to->type, extent, extents(v, next, k->n, extent));
+  pack(v, k, parts);
+  collective(v, COLL_REDUCE_SCATTER, red, k->axis, to, parts);
+}
+
+// Split along another dimension: pieces by the new cut, put together by the old one.
+static void exchange(Move *v, const Cut *old, const Cut *new, Id to) {
+  int64_t extent[MAX_RANK];
+  Shard both[MAX_AXIS];
+  memcpy(both, v->shard, sizeof both);
+  uint32_t rank = extents(v, both, new->n, extent);
+  extent[1 + new->dim] = new->turns * new->block;
+  Id parts = temporary(v, "parts", wire_type(v), extent, rank);
+  Id pieces = temporary(v, "pieces", wire_type(v), extent, rank);
+  pack(v, new, parts);
+  collective(v, COLL_ALL_TO_ALL, RED_NONE, new->axis, pieces, parts);
+  unpack(v, old, to, pieces);
+}
+
+// ---- steps
+
+// What a step does, in the order in which steps are tried: what makes arrays smaller comes first.
+typedef enum Step { STEP_SLICE, STEP_SCATTER, STEP_EXCHANGE, STEP_REDUCE, STEP_GATHER, STEP_MASK, NSTEP } Step;
+
+static Step step_kind(Shard from, Shard to) {
+  if (from.kind == SHARD_WHOLE) return to.kind == SHARD_SPLIT ? STEP_SLICE : STEP_MASK;
+  if (from.kind == SHARD_PARTIAL) {
+    if (to.kind == SHARD_PARTIAL) BUG("a partial value becomes another partial one");
+    return to.kind == SHARD_SPLIT ? STEP_SCATTER : STEP_REDUCE;
+  }
+  if (to.kind == SHARD_PARTIAL) BUG("a split value becomes a partial one");
+  // Other blocks of the same dimension go by way of the whole.
+  return to.kind == SHARD_SPLIT && to.dim != from.dim ? STEP_EXCHANGE : STEP_GATHER;
+}
+
+static bool changes(const Module *m, const Shard *from, const Shard *to, uint32_t a) {
+  Shard x[MAX_AXIS] = {0}, y[MAX_AXIS] = {0};
+  x[a] = from[a];
+  y[a] = to[a];
+  return !layout_same(m, x, y);
+}
+
+// Takes axis a to its new layout, or to the whole where the step goes by way of it.
+static void take_step(Move *v, uint32_t a, Step step, const Shard *want) {
+  Shard next[MAX_AXIS];
+  memcpy(next, v->shard, sizeof next);
+  next[a] = step == STEP_GATHER ? (Shard){0} : want[a];
+  bool last = layout_same(v->m, next, want);
+  Id to = step_value(v, next, last);
+  Cut old = {0}, new = {0};
+  if (v->shard[a].kind == SHARD_SPLIT) old = cut_of(v, v->shard, a);
+  if (next[a].kind == SHARD_SPLIT) new = cut_of(v, next, a);
+  switch (step) {
+  case STEP_SLICE: slice(v, &new, to); break;
+  case STEP_SCATTER: reduce_scatter(v, &new, next, (Red)v->shard[a].op, to); break;
+  case STEP_EXCHANGE: exchange(v, &old, &new, to); break;
+  case STEP_REDUCE: collective(v, COLL_ALL_REDUCE, (Red)v->shard[a].op, a, to, v->at); break;
+  case STEP_GATHER: gather(v, &old, to); break;
+  default: copy(v, to, v->at, ex2(v->m, OP_EQ, local_rank(v->x, a), ex_int(v->m, 0)));
+  }
+  v->at = to;
+  memcpy(v->shard, next, sizeof next);
+}
+
+// The first step that leads to layouts which may be: blocks of two axes on one dimension must nest.
+static bool find_step(Move *v, const Shard *want, uint32_t *axis, Step *step) {
+  for (int k = 0; k < NSTEP; k++)
+    for (uint32_t a = 0; a < v->m->axis.n; a++) {
+      if (!changes(v->m, v->shard, want, a)) continue;
+      *step = step_kind(v->shard[a], want[a]);
+      *axis = a;
+      Shard next[MAX_AXIS];
+      memcpy(next, v->shard, sizeof next);
+      next[a] = *step == STEP_GATHER ? (Shard){0} : want[a];
+      if ((int)*step == k && !layout_fault(v->m, next, v->to->rank, v->to->extent)) return true;
+    }
+  for (uint32_t a = 0; a < v->m->axis.n; a++) { // out of the others' way
+    *axis = a;
+    *step = STEP_GATHER;
+    if (v->shard[a].kind == SHARD_SPLIT && changes(v->m, v->shard, want, a)) return true;
+  }
+  return false;
+}
+
+void local_convert(Local *x, const Stmt *s) {
+  Move v = {.x = x, .m = x->m, .to = &x->old[s->lhs], .at = s->from, .loc = s->loc, .out = s->lhs};
+  memcpy(v.shard, x->old[s->from].shard, sizeof v.shard);
+  uint32_t axis;
+  Step step;
+  if (layout_same(x->m, v.shard, v.to->shard)) copy(&v, s->lhs, s->from, NONE);
+  while (!layout_same(x->m, v.shard, v.to->shard)) {
+    if (!find_step(&v, v.to->shard, &axis, &step)) BUG("`%s` can't be converted", v.to->name);
+    take_step(&v, axis, step, v.to->shard);
+  }
+}
