@@ -56,14 +56,15 @@ static void last_seen(char *text, size_t n, int rank) {
   DtDoing d = dt_shm.rank[rank].doing;
   d.what[sizeof d.what - 1] = d.source[sizeof d.source - 1] = 0;
   d.axes[sizeof d.axes - 1] = d.activity[sizeof d.activity - 1] = 0;
-  char layer[40] = "";
+  char layer[40] = "", step[40] = "";
   if (d.layer >= 0) snprintf(layer, sizeof layer, ", layer %lld", (long long)d.layer);
+  if (d.step > 0) snprintf(step, sizeof step, ", step %lld", (long long)d.step);
   if (d.kind >= 0 && d.kind < DT_OP_KINDS)
-    snprintf(text, n, "it was last seen in %s of %s%s (%lld bytes over %s), step %lld, %s",
-             dt_op_name[d.kind], d.what, layer, (long long)d.bytes, d.axes, (long long)d.step,
-             d.source[0] ? d.source : "no source line");
+    snprintf(text, n, "it was last seen in %s of %s%s (%lld bytes over %s)%s%s%s",
+             dt_op_name[d.kind], d.what, layer, (long long)d.bytes, d.axes, step,
+             d.source[0] ? ", " : "", d.source);
   else
-    snprintf(text, n, "it was last seen at %s, step %lld", d.activity, (long long)d.step);
+    snprintf(text, n, "it was last seen at %s%s", d.activity, step);
 }
 
 // How its process ended, where the parent knows: it does so at once if it is not busy.
@@ -85,8 +86,8 @@ static _Noreturn void tell(int verdict) {
   int rank = (verdict & 0xffff) - 1;
   char seen[400], ended[100];
   last_seen(seen, sizeof seen, rank);
-  if (rank == dt_shm.me)
-    dt_comm_end(DT_EXIT_PEER, "the other ranks have given up this one, which was silent");
+  if (rank == dt_shm.me && verdict >> 16 != DT_CYCLE)
+    dt_comm_end(DT_EXIT_PEER, "the other ranks have given up this one, for which they waited too long");
   switch (verdict >> 16) {
   case DT_LOST:
     how_ended(ended, sizeof ended, rank);
