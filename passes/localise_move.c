@@ -1,4 +1,4 @@
-// A conversion as packing and collectives. Layouts change one axis at a time. Along the dimension
+// A conversion as packing and collectives. It changes the layout on one axis. Along the dimension
 // that an axis splits in blocks, places of the array that is not split over it are (q r c): turn q,
 // rank r, place c in the block; a rank's are (q c).
 //
@@ -10,17 +10,18 @@
 //   whole -> split      y[.., (q c), ..] = x[.., ((q * n + rank) * C + c), ..]
 //   whole -> partial    y[..] = where(rank == 0, x[..], 0)
 #include "ir/layout.h"
+#include "ir/shard.h"
 #include "passes/localise.h"
 #include "passes/util.h"
 
-// A conversion on its way: `at` holds the elements, laid out by shard.
+// A conversion: `at` holds the elements, laid out by shard.
 typedef struct Move {
   Local *x;
   Module *m;
   const Value *to; // of the global form: extents, type, name
   Shard shard[MAX_AXIS];
   Id at, loc;
-  Id out; // the conversion's value, for its last statement
+  Id out; // what the conversion defines
 } Move;
 
 // How an axis cuts its dimension: ceil(places / (block * n)) turns of n blocks. `places` are those
@@ -56,34 +57,39 @@ typedef struct Copy {
 
 static Id new_index(Copy *c, const char *name, int64_t extent) {
   if (c->nindex == MAX_INDEX) BUG("a conversion has too many indices");
-  c->index[c->nindex] = (Index){str_intern(name), extent};
+  c->index[c->nindex] = (Index){.name = str_intern(name), .extent = extent};
   return ex_index(c->m, c->nindex++);
 }
 
-static Id group_of(Copy *c, const Id *member, const int64_t *extent, uint32_t n) {
+static Id group_of(Copy *c, const Id *member, uint32_t n) {
   Id some[3];
   uint32_t k = 0;
   for (uint32_t i = 0; i < n; i++)
-    if (extent[i] > 1 || (i == n - 1 && !k)) some[k++] = member[i];
+    if (member[i] != NONE) some[k++] = member[i];
   return k == 1 ? some[0] : ex_group(c->m, some, k);
 }
 
 static const char *const dim_name[] = {"i", "j", "k", "l", "m", "n", "o", "p"};
 
-// The indices of a cut, made in the order in which they stand on the left.
+// The indices of a cut, made in the order in which they stand on the left; NONE: of extent 1, left
+// out.
 typedef struct CutIndex {
   Id q, r, c;
 } CutIndex;
 
-// Dimension d of an array that is split by the cut: (q c).
-static Id share_sub(Copy *c, const Cut *k, const CutIndex *i) {
-  return group_of(c, (Id[]){i->q, i->c}, (int64_t[]){k->turns, k->block}, 2);
+static Id turn_index(Copy *c, const Cut *k) {
+  return k->turns > 1 ? new_index(c, "q", k->turns) : NONE;
 }
 
-// The same of an array that is not: (q r c).
-static Id whole_sub(Copy *c, const Cut *k, const CutIndex *i) {
-  return group_of(c, (Id[]){i->q, i->r, i->c}, (int64_t[]){k->turns, k->n, k->block}, 3);
+static Id block_index(Copy *c, const Cut *k) {
+  return k->block > 1 || k->turns == 1 ? new_index(c, "c", k->block) : NONE;
 }
+
+// Dimension d of an array that is split by the cut: (q c).
+static Id share_sub(Copy *c, const CutIndex *i) { return group_of(c, (Id[]){i->q, i->c}, 2); }
+
+// The same of an array that is not: (q r c).
+static Id whole_sub(Copy *c, const CutIndex *i) { return group_of(c, (Id[]){i->q, i->r, i->c}, 3); }
 
 static void emit(Move *v, Copy *c, Id to, Id from) {
   Id body = ex_read(v->m, v->x->f, from, c->from);
@@ -109,10 +115,10 @@ static void pack(Move *v, const Cut *k, Id to) {
       c.to[c.nto++] = c.from[d] = new_index(&c, dim_name[d], x->extent[d]);
       continue;
     }
-    i.q = k->turns > 1 ? new_index(&c, "q", k->turns) : NONE;
-    i.c = new_index(&c, "c", k->block);
-    c.to[c.nto++] = share_sub(&c, k, &i);
-    c.from[d] = whole_sub(&c, k, &i);
+    i.q = turn_index(&c, k);
+    i.c = block_index(&c, k);
+    c.to[c.nto++] = share_sub(&c, &i);
+    c.from[d] = whole_sub(&c, &i);
     if (k->uneven) c.cond = ex2(v->m, OP_LT, c.from[d], ex_int(v->m, k->places));
   }
   emit(v, &c, to, v->at);
@@ -131,11 +137,11 @@ static void unpack(Move *v, const Cut *k, Id to, Id from) {
       c.from[0] = k->block == 1 ? at : ex2(v->m, OP_IDIV, at, by);
       c.from[1 + d] = k->block == 1 ? ex_int(v->m, 0) : ex2(v->m, OP_MOD, at, by);
     } else {
-      i.q = k->turns > 1 ? new_index(&c, "q", k->turns) : NONE;
+      i.q = turn_index(&c, k);
       c.from[0] = i.r = new_index(&c, "r", k->n);
-      i.c = new_index(&c, "c", k->block);
-      c.to[d] = whole_sub(&c, k, &i);
-      c.from[1 + d] = share_sub(&c, k, &i);
+      i.c = block_index(&c, k);
+      c.to[d] = whole_sub(&c, &i);
+      c.from[1 + d] = share_sub(&c, &i);
     }
   }
   emit(v, &c, to, from);
@@ -151,12 +157,13 @@ static void slice(Move *v, const Cut *k, Id to) {
       c.to[d] = c.from[d] = new_index(&c, dim_name[d], y->extent[d]);
       continue;
     }
-    CutIndex i = {.q = k->turns > 1 ? new_index(&c, "q", k->turns) : NONE};
-    i.c = new_index(&c, "c", k->block);
+    CutIndex i = {.q = turn_index(&c, k)};
+    i.c = block_index(&c, k);
     Id turn = local_rank(v->x, k->axis);
     if (k->turns > 1) turn = fold_add(m, fold_mul(m, i.q, ex_int(m, k->n)), turn);
-    c.to[d] = share_sub(&c, k, &i);
-    c.from[d] = fold_add(m, fold_mul(m, turn, ex_int(m, k->block)), i.c);
+    c.to[d] = share_sub(&c, &i);
+    c.from[d] = fold_mul(m, turn, ex_int(m, k->block));
+    if (i.c != NONE) c.from[d] = fold_add(m, c.from[d], i.c);
     if (k->uneven) c.cond = ex2(m, OP_LT, c.from[d], ex_int(m, k->places));
   }
   emit(v, &c, to, v->at);
@@ -200,13 +207,6 @@ static uint32_t extents(const Move *v, const Shard *shard, int64_t lead, int64_t
   return n;
 }
 
-// The value that the step makes, laid out by the new layout: the conversion's own if it is the last.
-static Id step_value(Move *v, const Shard *next, bool last) {
-  int64_t extent[MAX_RANK];
-  uint32_t rank = extents(v, next, 0, extent);
-  return last ? v->out : temporary(v, "part", v->to->type, extent, rank);
-}
-
 static void gather(Move *v, const Cut *k, Id to) {
   int64_t extent[MAX_RANK];
   Id from = v->at;
@@ -240,79 +240,62 @@ static void exchange(Move *v, const Cut *old, const Cut *new, Id to) {
   unpack(v, old, to, pieces);
 }
 
-// ---- steps
+// ---- which
 
-// What a step does, in the order in which steps are tried: what makes arrays smaller comes first.
-typedef enum Step { STEP_SLICE, STEP_SCATTER, STEP_EXCHANGE, STEP_REDUCE, STEP_GATHER, STEP_MASK, NSTEP } Step;
-
-static Step step_kind(Shard from, Shard to) {
-  if (from.kind == SHARD_WHOLE) return to.kind == SHARD_SPLIT ? STEP_SLICE : STEP_MASK;
-  if (from.kind == SHARD_PARTIAL) {
-    if (to.kind == SHARD_PARTIAL) BUG("a partial value becomes another partial one");
-    return to.kind == SHARD_SPLIT ? STEP_SCATTER : STEP_REDUCE;
+static void whole_to(Move *v, uint32_t axis, const Shard *want) {
+  if (want[axis].kind == SHARD_PARTIAL) {
+    copy(v, v->out, v->at, ex2(v->m, OP_EQ, local_rank(v->x, axis), ex_int(v->m, 0)));
+    return;
   }
-  if (to.kind == SHARD_PARTIAL) BUG("a split value becomes a partial one");
-  // Other blocks of the same dimension go by way of the whole.
-  return to.kind == SHARD_SPLIT && to.dim != from.dim ? STEP_EXCHANGE : STEP_GATHER;
+  Cut k = cut_of(v, want, axis);
+  slice(v, &k, v->out);
 }
 
-static bool changes(const Module *m, const Shard *from, const Shard *to, uint32_t a) {
-  Shard x[MAX_AXIS] = {0}, y[MAX_AXIS] = {0};
-  x[a] = from[a];
-  y[a] = to[a];
-  return !layout_same(m, x, y);
+static void partial_to(Move *v, uint32_t axis, const Shard *want) {
+  Red red = (Red)v->shard[axis].op;
+  if (want[axis].kind == SHARD_WHOLE) {
+    collective(v, COLL_ALL_REDUCE, red, axis, v->out, v->at);
+    return;
+  }
+  Cut k = cut_of(v, want, axis);
+  reduce_scatter(v, &k, want, red, v->out);
 }
 
-// Takes axis a to its new layout, or to the whole where the step goes by way of it.
-static void take_step(Move *v, uint32_t a, Step step, const Shard *want) {
-  Shard next[MAX_AXIS];
-  memcpy(next, v->shard, sizeof next);
-  next[a] = step == STEP_GATHER ? (Shard){0} : want[a];
-  bool last = layout_same(v->m, next, want);
-  Id to = step_value(v, next, last);
-  Cut old = {0}, new = {0};
-  if (v->shard[a].kind == SHARD_SPLIT) old = cut_of(v, v->shard, a);
-  if (next[a].kind == SHARD_SPLIT) new = cut_of(v, next, a);
-  switch (step) {
-  case STEP_SLICE: slice(v, &new, to); break;
-  case STEP_SCATTER: reduce_scatter(v, &new, next, (Red)v->shard[a].op, to); break;
-  case STEP_EXCHANGE: exchange(v, &old, &new, to); break;
-  case STEP_REDUCE: collective(v, COLL_ALL_REDUCE, (Red)v->shard[a].op, a, to, v->at); break;
-  case STEP_GATHER: gather(v, &old, to); break;
-  default: copy(v, to, v->at, ex2(v->m, OP_EQ, local_rank(v->x, a), ex_int(v->m, 0)));
+static void split_to(Move *v, uint32_t axis, const Shard *want) {
+  Cut old = cut_of(v, v->shard, axis);
+  if (want[axis].kind == SHARD_WHOLE) {
+    gather(v, &old, v->out);
+    return;
   }
-  v->at = to;
-  memcpy(v->shard, next, sizeof next);
+  Cut new = cut_of(v, want, axis);
+  if (old.dim != new.dim) {
+    exchange(v, &old, &new, v->out);
+    return;
+  }
+  Shard whole[MAX_AXIS]; // other blocks of the same dimension: by way of the whole
+  int64_t extent[MAX_RANK];
+  memcpy(whole, want, sizeof whole);
+  whole[axis] = (Shard){0};
+  Id all = temporary(v, "whole", v->to->type, extent, extents(v, whole, 0, extent));
+  gather(v, &old, all);
+  v->at = all;
+  slice(v, &new, v->out);
 }
 
-// The first step that leads to layouts which may be: blocks of two axes on one dimension must nest.
-static bool find_step(Move *v, const Shard *want, uint32_t *axis, Step *step) {
-  for (int k = 0; k < NSTEP; k++)
-    for (uint32_t a = 0; a < v->m->axis.n; a++) {
-      if (!changes(v->m, v->shard, want, a)) continue;
-      *step = step_kind(v->shard[a], want[a]);
-      *axis = a;
-      Shard next[MAX_AXIS];
-      memcpy(next, v->shard, sizeof next);
-      next[a] = *step == STEP_GATHER ? (Shard){0} : want[a];
-      if ((int)*step == k && !layout_fault(v->m, next, v->to->rank, v->to->extent)) return true;
-    }
-  for (uint32_t a = 0; a < v->m->axis.n; a++) { // out of the others' way
-    *axis = a;
-    *step = STEP_GATHER;
-    if (v->shard[a].kind == SHARD_SPLIT && changes(v->m, v->shard, want, a)) return true;
-  }
-  return false;
+static uint32_t changed_axis(const Module *m, const Shard *from, const Shard *to) {
+  for (uint32_t a = 0; a < m->axis.n; a++)
+    if (!shard_same(from[a], to[a])) return a;
+  BUG("a conversion changes nothing");
 }
 
 void local_convert(Local *x, const Stmt *s) {
   Move v = {.x = x, .m = x->m, .to = &x->old[s->lhs], .at = s->from, .loc = s->loc, .out = s->lhs};
   memcpy(v.shard, x->old[s->from].shard, sizeof v.shard);
-  uint32_t axis;
-  Step step;
-  if (layout_same(x->m, v.shard, v.to->shard)) copy(&v, s->lhs, s->from, NONE);
-  while (!layout_same(x->m, v.shard, v.to->shard)) {
-    if (!find_step(&v, v.to->shard, &axis, &step)) BUG("`%s` can't be converted", v.to->name);
-    take_step(&v, axis, step, v.to->shard);
+  const Shard *want = v.to->shard;
+  uint32_t axis = changed_axis(x->m, v.shard, want);
+  switch (v.shard[axis].kind) {
+  case SHARD_WHOLE: whole_to(&v, axis, want); break;
+  case SHARD_PARTIAL: partial_to(&v, axis, want); break;
+  default: split_to(&v, axis, want);
   }
 }
