@@ -149,7 +149,7 @@ Plan *plan_fuse(Module *m) {
   p->fn = NEWN(m->arena, FnPlan, m->fn.n);
   p->reached = NEWN(m->arena, bool, m->fn.n);
   static const Entry compiled[] = {ENTRY_SAMPLE, ENTRY_COUNT, ENTRY_STEP,
-                                   ENTRY_EVAL,   ENTRY_NORM,  ENTRY_UPDATE};
+                                   ENTRY_EVAL,   ENTRY_UPDATE};
   for (unsigned i = 0; i < sizeof compiled / sizeof *compiled; i++)
     if (m->entry[compiled[i]] != NONE) reach(p, m->entry[compiled[i]]);
   for (Id f = 0; f < m->fn.n; f++)

@@ -20,7 +20,7 @@ static void visit_fn(Host *h, Id fn, bool *seen) {
 
 // Kernels have their names already (the object file's symbols), functions take what is left.
 static void name_file_scope(Host *h) {
-  static const char *const tables[] = {"param", "data", "metric", "kernel"};
+  static const char *const tables[] = {"param", "stack", "data", "metric", "kernel"};
   names_init(&h->file, h->a, NULL);
   for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
     names_new(&h->file, str_intern(tables[i]));
@@ -45,6 +45,7 @@ static void start(Host *h, const Plan *p, bool test, Buf *out) {
     if (p->reached[f] && (test || host_entry_of(h, f) != NENTRY)) visit_fn(h, f, seen);
   name_file_scope(h);
   host_find_stores(h);
+  if (!test) h->params = param_layout(m);
 }
 
 static void print_functions(Host *h) {

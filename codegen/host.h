@@ -25,6 +25,7 @@ typedef struct Host {
   // to add.
   bool **stores;
   VEC(Id) order; // reached functions, callees first
+  ParamLayout *params; // NULL in tests
   Life **life; // for each reached function: its buffers'
 } Host;
 
@@ -40,6 +41,9 @@ typedef struct HostFn {
                // argument)
   Str *name; // C name of each storage's pointer, or NULL
   bool *used; // the body names it
+  // Of an entry: for each value, 1 + the number of the parameter that it is and that lies layer by
+  // layer (grads: whose gradient it is), or 0. Only layers of it have a pointer.
+  uint32_t *params, *grads;
   bool frame_used, key_used, beta_used;
   Buf body;
 } HostFn;
@@ -78,9 +82,17 @@ Entry host_entry_of(const Host *h, Id fn);
 Str host_entry_arg(const Host *h, Entry e,
                    uint32_t arg); // a C expression; its type is the argument's pointer
 Str host_entry_result(const Host *h, Entry e, uint32_t result);
-int64_t host_param_offset(const Module *m,
-                          uint32_t param); // elements; with param == count: all of a region
 int host_moments(const Host *h);
+
+// host_layer.c: where a repeat finds the parameters and gradients of its layer
+void host_find_layered(HostFn *x); // fills params and grads
+typedef struct LayerPtrs {
+  Str *param, *grad; // for each stack: the pointer's name in the loop, or NULL
+} LayerPtrs;
+LayerPtrs host_layer_begin(HostFn *x, Names *loop, uint32_t stmt, Str iter);
+void host_layer_end(HostFn *x, const LayerPtrs *l, Str iter);
+// The slice of a layered value; NULL where it is none.
+Str host_layer_slice(const HostFn *x, const LayerPtrs *l, Id value);
 
 // host_tables.c: parameters, data, settings, the program
 void host_listing(Host *h); // the table of buffers

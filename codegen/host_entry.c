@@ -8,17 +8,6 @@ Entry host_entry_of(const Host *h, Id fn) {
   return NENTRY;
 }
 
-// Parameters start at multiples of 16 elements: a cache line of fp32.
-int64_t host_param_offset(const Module *m, uint32_t param) {
-  int64_t at = 0;
-  for (uint32_t i = 0; i < param; i++) {
-    int64_t n = 1;
-    for (uint32_t d = 0; d < m->param.at[i].rank; d++) n *= m->param.at[i].extent[d];
-    at += (n + 15) / 16 * 16;
-  }
-  return at;
-}
-
 static const Fn *entry(const Host *h, Entry e) {
   return h->m->entry[e] == NONE ? NULL : &h->m->fn.at[h->m->entry[e]];
 }
@@ -26,8 +15,7 @@ static const Fn *entry(const Host *h, Entry e) {
 // What the optimizer keeps for each parameter.
 int host_moments(const Host *h) {
   const Fn *f = entry(h, ENTRY_UPDATE);
-  uint32_t np = h->m->param.n;
-  return f && np ? (int)((f->arg.n - 4 - 2 * np) / np) : 0;
+  return f ? (int)f->arg.n - 7 : 0;
 }
 
 static Str in_region(const char *region, const char *type, int64_t offset) {
@@ -36,23 +24,18 @@ static Str in_region(const char *region, const char *type, int64_t offset) {
 }
 
 static Str param_in(const Host *h, const char *region, uint32_t param) {
-  return in_region(region, c_type(h->m->compute), host_param_offset(h->m, param));
+  return in_region(region, c_type(h->m->compute), h->params->param[param].offset);
 }
 
 static Str scalar(const Host *h, uint32_t which) {
   return in_region("scalar", c_type(h->m->compute), which);
 }
 
-// update: (lr, correct1, correct2, scale, params, grads, moments)
+// update: (lr, correct1, root2, decay, scale, param, grad, moments)
 static Str update_arg(const Host *h, uint32_t i) {
-  uint32_t np = h->m->param.n;
-  if (i < 4) return scalar(h, i);
-  i -= 4;
-  if (i < np) return param_in(h, "param", i);
-  i -= np;
-  if (i < np) return param_in(h, "grad", i);
-  i -= np;
-  return param_in(h, str_printf("moment[%u]", i / np), i % np);
+  if (i < 5) return scalar(h, i);
+  if (i < 7) return str_intern(i == 5 ? "call->param" : "call->grad");
+  return str_printf("call->moment[%u]", i - 7);
 }
 
 // count, step, eval: (data, first, batch, totals, params, grads)
@@ -87,10 +70,12 @@ static void check_entry(const Host *h, Entry e) {
   case ENTRY_COUNT: n = nd + 2; break;
   case ENTRY_STEP: n = nd + 2 + nt + 2 * np; break;
   case ENTRY_EVAL: n = nd + 2 + nt + np; break;
-  case ENTRY_NORM: n = np; break;
-  case ENTRY_UPDATE: n = 4 + np * (2 + (uint32_t)host_moments(h)); break;
+  case ENTRY_UPDATE: n = 7 + (uint32_t)host_moments(h); break;
   default: BUG("no such entry");
   }
+  const FnPlan *fp = &h->p->fn[h->m->entry[e]];
+  if (e == ENTRY_UPDATE && (fp->kernel.n != 1 || fp->frame_bytes))
+    BUG("%s is not one kernel", f->name);
   if (f->arg.n != n) BUG("%s has %u arguments, expected %u", f->name, f->arg.n, n);
   if (e == ENTRY_COUNT || e == ENTRY_STEP || e == ENTRY_EVAL) check_arg(h, e, nd, "first");
   if (e == ENTRY_UPDATE) check_arg(h, e, 0, "lr");
@@ -100,7 +85,6 @@ Str host_entry_arg(const Host *h, Entry e, uint32_t i) {
   if (i == 0) check_entry(h, e);
   switch (e) {
   case ENTRY_SAMPLE: return i == 0 ? str_intern("call->data[0]") : param_in(h, "param", i - 1);
-  case ENTRY_NORM: return param_in(h, "grad", i);
   case ENTRY_UPDATE: return update_arg(h, i);
   default: return batch_arg(h, e, i);
   }

@@ -55,15 +55,17 @@ static void put_copy(HostFn *x, int indent, Str to, Str from, int64_t bytes) {
 static void print_loops(HostFn *x, const Kernel *k) {
   uint32_t n = 0;
   Str *arg = NEWN(x->h->a, Str, k->arg.n + 4);
+  // Many threads call the update, each with a piece of its own.
+  bool alone = x->entry == ENTRY_UPDATE;
   arg[n++] = k->name;
   arg[n++] = str_printf("%lld", (long long)k->grid);
-  arg[n++] = str_printf("%lld", (long long)k->chunk);
+  if (!alone) arg[n++] = str_printf("%lld", (long long)k->chunk);
   for (uint32_t i = 0; i < k->arg.n; i++) arg[n++] = pointer(x, k->arg.at[i]);
   if (k->random) {
     x->key_used = true;
     arg[n++] = str_intern("key");
   }
-  put_call(&x->body, 2, "dt_launch", arg, n, ";\n");
+  put_call(&x->body, 2, alone ? "dt_run" : "dt_launch", arg, n, ";\n");
 }
 
 static void print_gemm(HostFn *x, uint32_t kernel) {
@@ -100,12 +102,14 @@ typedef struct CallPrint {
   HostFn *x;
   Names loop; // names inside the loop of a repeat
   const Call *c;
+  uint32_t stmt; // of the call
   int64_t frame; // bytes in our frame to the callee's
   int indent;
   Str iter; // name of the loop's variable, or NULL
   Str *arg; // for each argument
   Str *result; // for each result; NULL: dropped, and not passed either
   Str *turn; // for each carried argument that alternates: the pointer's name
+  LayerPtrs layer; // of a repeat
 } CallPrint;
 
 static Str scratch_pointer(CallPrint *q, uint32_t result) {
@@ -123,7 +127,10 @@ static void actual_pointers(CallPrint *q) {
     uint32_t stack = carry_stack(x->h->p, q->c, i);
     switch (a->mode) {
     case ACT_WHOLE: q->arg[i] = value_pointer(x, a->value); break;
-    case ACT_SLICE: q->arg[i] = slice_pointer(x, a->value, q->iter); break;
+    case ACT_SLICE:
+      q->arg[i] = host_layer_slice(x, &q->layer, a->value);
+      if (!q->arg[i]) q->arg[i] = slice_pointer(x, a->value, q->iter);
+      break;
     case ACT_ITER: q->arg[i] = str_printf("&%s_number", q->iter); break;
     case ACT_CARRY:
       if (stack != NONE)
@@ -271,17 +278,20 @@ static void print_repeat(CallPrint *q) {
                (long long)c->count, q->iter);
   if (takes_iteration(c))
     buf_printf(b, "    const int32_t %s_number = (int32_t)%s;\n", q->iter, q->iter);
+  q->layer = host_layer_begin(x, &q->loop, q->stmt, q->iter);
   actual_pointers(q);
   result_pointers(q);
   name_carried_results(q);
   print_one_call(q);
+  host_layer_end(x, &q->layer, q->iter);
   finish_carries(q);
   buf_printf(b, "  }\n");
 }
 
 static void print_call(HostFn *x, uint32_t kernel) {
-  const Stmt *s = &x->f->stmt.at[x->fp->kernel.at[kernel].stmt.at[0]];
-  CallPrint q = {.x = x, .c = s->call, .frame = x->fp->callee_frame[kernel], .indent = 2};
+  uint32_t stmt = x->fp->kernel.at[kernel].stmt.at[0];
+  const Stmt *s = &x->f->stmt.at[stmt];
+  CallPrint q = {.x = x, .c = s->call, .stmt = stmt, .frame = x->fp->callee_frame[kernel], .indent = 2};
   q.arg = NEWN(x->h->a, Str, q.c->narg + 1);
   q.turn = NEWN(x->h->a, Str, q.c->narg + 1);
   q.result = NEWN(x->h->a, Str, q.c->nresult + 1);
@@ -411,7 +421,7 @@ static void zero_gradients(HostFn *x) {
   bool any = false;
   for (uint32_t i = 0; x->entry == ENTRY_STEP && i < x->f->arg.n; i++) {
     Id v = x->f->arg.at[i];
-    if (x->f->value.at[v].role != ROLE_INOUT || x->h->stores[x->id][i]) continue;
+    if (x->f->value.at[v].role != ROLE_INOUT || x->h->stores[x->id][i] || x->grads[v]) continue;
     if (!any) buf_printf(&x->body, "  if (call->fresh) {\n");
     any = true;
     Str arg[] = {pointer(x, v), str_printf("%lld", (long long)bytes_of(&x->f->value.at[v]))};
@@ -466,6 +476,7 @@ void host_fn(Host *h, Id fn) {
   x.name = NEWN(h->a, Str, n);
   x.used = NEWN(h->a, bool, n);
   name_storage(&x);
+  host_find_layered(&x);
   zero_gradients(&x);
   print_body(&x);
   copy_entry_results(&x);

@@ -75,26 +75,58 @@ void host_listing(Host *h) {
   buf_printf(h->out, ";\n\n");
 }
 
-static void print_params(Host *h) {
+static void print_param(Host *h, uint32_t i) {
   Buf *b = h->out;
-  buf_printf(b, "static const DtParam param[] = {\n");
-  for (uint32_t i = 0; i < h->m->param.n; i++) {
-    const Param *p = &h->m->param.at[i];
-    int64_t n = 1;
-    for (uint32_t d = 0; d < p->rank; d++) n *= p->extent[d];
+  const Param *p = &h->m->param.at[i];
+  const ParamPlace *q = &h->params->param[i];
+  bool stacked = q->stack != NONE;
+  int64_t n = 1, offset = q->offset + (stacked ? h->params->stack.at[q->stack].offset : 0);
+  for (uint32_t d = 0; d < p->rank; d++) n *= p->extent[d];
+  buf_printf(b, "    {.name = ");
+  put_string(b, p->name);
+  buf_printf(b, ", .rank = %u, .nstack = %u, .extent = ", p->rank, p->nstack);
+  put_extents(b, p->extent, p->rank ? p->rank : 1);
+  buf_printf(b, ",\n     .count = %lld, .offset = %lld, .init = %s, .init_a = ", (long long)n,
+             (long long)offset, dt_init[p->init]);
+  put_real(b, p->init_a);
+  buf_printf(b, ", .init_b = ");
+  put_real(b, p->init_b);
+  buf_printf(b, ", .decay = %s", p->decay ? "true" : "false");
+  if (stacked) buf_printf(b, ", .stack = %u", q->stack + 1);
+  buf_printf(b, "},\n");
+}
+
+static void print_stacks(Host *h) {
+  Buf *b = h->out;
+  if (!h->params->stack.n) return;
+  buf_printf(b, "static const DtStack stack[] = {\n");
+  for (uint32_t s = 0; s < h->params->stack.n; s++) {
+    const StackPlace *t = &h->params->stack.at[s];
     buf_printf(b, "    {.name = ");
-    put_string(b, p->name);
-    buf_printf(b, ", .rank = %u, .nstack = %u, .extent = ", p->rank, p->nstack);
-    put_extents(b, p->extent, p->rank ? p->rank : 1);
-    buf_printf(b, ",\n     .count = %lld, .offset = %lld, .init = %s, .init_a = ", (long long)n,
-               (long long)host_param_offset(h->m, i), dt_init[p->init]);
-    put_real(b, p->init_a);
-    buf_printf(b, ", .init_b = ");
-    put_real(b, p->init_b);
-    buf_printf(b, ", .decay = %s},\n", p->decay ? "true" : "false");
+    put_string(b, t->name);
+    buf_printf(b, ", .count = %lld, .offset = %lld, .stride = %lld},\n", (long long)t->count,
+               (long long)t->offset, (long long)t->stride);
   }
-  if (!h->m->param.n) buf_printf(b, "    {.name = NULL},\n");
   buf_printf(b, "};\n\n");
+}
+
+static void print_params(Host *h) {
+  buf_printf(h->out, "static const DtParam param[] = {\n");
+  for (uint32_t i = 0; i < h->m->param.n; i++) print_param(h, i);
+  if (!h->m->param.n) buf_printf(h->out, "    {.name = NULL},\n");
+  buf_printf(h->out, "};\n\n");
+  print_stacks(h);
+}
+
+// What is cut over the ranks that replicate the parameters.
+static void print_zero(Host *h) {
+  const ZeroOptions *z = &h->p->zero;
+  Buf *b = h->out;
+  if (h->params->stack.n)
+    buf_printf(b, "    .nstack = %u, .stack = stack,\n", h->params->stack.n);
+  if (!z->stage && !z->group && !z->each) return;
+  buf_printf(b, "    .zero = %d, .zero_group = %d, .accumulate_each = %s, .gather_once = %s,\n",
+             z->stage, z->group, z->each ? "true" : "false", z->once ? "true" : "false");
 }
 
 // All of the proofs' requirements on one data argument together.
@@ -211,7 +243,7 @@ static void print_train(Host *h) {
 static void print_entries(Host *h) {
   static const char *const field[NENTRY] = {
       [ENTRY_SAMPLE] = "sample", [ENTRY_COUNT] = "count", [ENTRY_STEP] = "step",
-      [ENTRY_EVAL] = "eval",     [ENTRY_NORM] = "norm",   [ENTRY_UPDATE] = "update"};
+      [ENTRY_EVAL] = "eval",     [ENTRY_UPDATE] = "update"};
   buf_printf(h->out, "   ");
   for (int e = 0; e < NENTRY; e++)
     if (field[e] && h->m->entry[e] != NONE)
@@ -260,7 +292,10 @@ void host_tables(Host *h, int cpu_level, Str build_hash) {
              h->m->metric.n ? ".metric = metric, " : "");
   print_train(h);
   buf_printf(b, "    .param_count = %lld, .frame_bytes = %lld, .stores_grad = true,\n",
-             (long long)host_param_offset(h->m, h->m->param.n), (long long)frame_bytes(h));
+             (long long)h->params->count, (long long)frame_bytes(h));
+  print_zero(h);
+  if (h->m->entry[ENTRY_UPDATE] != NONE)
+    buf_printf(b, "    .update_piece = %d,\n", UPDATE_PIECE);
   print_entries(h);
   print_sample(h);
   buf_printf(b, "    .listing = listing,\n};\n\n");

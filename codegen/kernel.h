@@ -66,10 +66,36 @@ typedef struct FnPlan {
   int64_t frame_bytes;
 } FnPlan;
 
+// Where a parameter lies in a region, in elements: codegen/param_layout.c
+typedef struct ParamPlace {
+  uint32_t stack; // ParamLayout.stack, or NONE
+  int64_t offset; // from the region's start; in a stack, from the layer's
+  int64_t count; // of this rank, all layers
+} ParamPlace;
+typedef struct StackPlace {
+  Str name; // "blocks"
+  int64_t count; // layers
+  int64_t offset, stride; // layer l's parameters are [offset + l * stride, offset + (l + 1) * stride)
+  Id by; // statement of the step: the repeat that makes their gradients
+} StackPlace;
+typedef struct ParamLayout {
+  ParamPlace *param; // for each Module.param
+  VEC(StackPlace) stack; // after all parameters that are in none
+  int64_t count; // of a region
+} ParamLayout;
+ParamLayout *param_layout(const Module *m);
+
+// What the options say of data parallelism; runtime/program.h has the same fields.
+typedef struct ZeroOptions {
+  int stage, group; // group 0: all ranks
+  bool each, once; // --accumulate each, --gather once
+} ZeroOptions;
+
 typedef struct Plan {
   Module *m;
   FnPlan *fn; // for each Module.fn; kernel.n is 0 for functions that entries never reach
   bool *reached;
+  ZeroOptions zero;
 } Plan;
 
 // fuse: groups statements into kernels, finds views and matrix products. Requires normalise.

@@ -32,22 +32,23 @@ static Tensor view(const Value *v, void *at) {
 // Where argument `name` of an entry lives.
 static void *place(const DtCall *c, Str name, uint32_t position) {
   const Module *m = oracle->m;
-  static const char *const scalar[] = {"lr", "correct1", "correct2", "scale"};
-  static const char *const region[] = {"grad.", "moment1.", "moment2."};
-  void *base[] = {c->grad, c->moment[0], c->moment[1]};
-  for (int i = 0; i < 4; i++)
-    if (!strcmp(name, scalar[i])) return (double *)c->scalar + i;
+  static const char gradient[] = "grad.";
   if (!strcmp(name, "first")) return (void *)&c->first;
   if (!strcmp(name, "batch")) return (void *)&c->batch;
   if (!strncmp(name, "total.", 6)) return (double *)c->total + atoi(name + 6);
-  for (int r = 0; r < 4; r++) {
-    const char *rest = r < 3 ? name + strlen(region[r]) : name;
-    if (r < 3 && strncmp(name, region[r], strlen(region[r]))) continue;
-    for (uint32_t p = 0; p < m->param.n; p++)
-      if (!strcmp(rest, m->param.at[p].name)) return (double *)(r < 3 ? base[r] : c->param) + oracle->param[p].offset;
-  }
+  bool grad = !strncmp(name, gradient, sizeof gradient - 1);
+  const char *rest = grad ? name + sizeof gradient - 1 : name;
+  for (uint32_t p = 0; p < m->param.n; p++)
+    if (!strcmp(rest, m->param.at[p].name)) return (double *)(grad ? c->grad : c->param) + oracle->param[p].offset;
   if (position < m->ndata) return (void *)c->data[position];
   BUG("--interpret: entry argument `%s`", name);
+}
+
+// Where argument `position` of the update lives: scalars, then the piece.
+static void *update_place(const DtCall *c, uint32_t position) {
+  if (position < 5) return (double *)c->scalar + position;
+  if (position < 7) return position == 5 ? c->param : c->grad;
+  return c->moment[position - 7];
 }
 
 // The results of an entry go to c->out in order, or to the arguments whose storage they take over.
@@ -58,7 +59,7 @@ static void run(Entry e, const DtCall *c) {
   Tensor **result = NEWN(m->arena, Tensor *, f->result.n + 1);
   for (uint32_t i = 0; i < f->arg.n; i++) {
     const Value *v = &f->value.at[f->arg.at[i]];
-    arg[i] = view(v, place(c, v->name, i));
+    arg[i] = view(v, e == ENTRY_UPDATE ? update_place(c, i) : place(c, v->name, i));
     pointer[i] = &arg[i];
   }
   Buf error = {0};
@@ -79,7 +80,6 @@ static void run(Entry e, const DtCall *c) {
 static void run_count(const DtCall *c) { run(ENTRY_COUNT, c); }
 static void run_step(const DtCall *c) { run(ENTRY_STEP, c); }
 static void run_eval(const DtCall *c) { run(ENTRY_EVAL, c); }
-static void run_norm(const DtCall *c) { run(ENTRY_NORM, c); }
 static void run_update(const DtCall *c) { run(ENTRY_UPDATE, c); }
 static void run_sample(const DtCall *c) { run(ENTRY_SAMPLE, c); }
 
@@ -145,7 +145,7 @@ int interpret(Module *m, int64_t steps, FILE *out) {
   }
   p->step = run_step;
   p->eval = run_eval;
-  p->norm = run_norm;
+  p->update_piece = UPDATE_PIECE;
   p->update = run_update;
   if (entry_fn(m, ENTRY_SAMPLE)) p->sample = run_sample;
   oracle = &o;

@@ -8,7 +8,7 @@ const char *const coll_name[NCOLL] = {"all_reduce", "all_gather", "reduce_scatte
 const char *const intrinsic_name[NINTR] = {"", "attention"};
 const char *const init_name[NINIT] = {"zeros", "ones", "normal", "uniform", "const"};
 const char *const entry_name[NENTRY] = {"loss", "eval_loss", "sample", "count",
-                                        "step", "eval",      "norm",   "update"};
+                                        "step", "eval",      "update"};
 const OpInfo op_info[NOP] = {
 #define X(name, text, arity, rule) {#name, text, arity, RULE_##rule},
     OPS(X)

@@ -300,11 +300,11 @@ typedef enum Entry {
   ENTRY_COUNT, // batch: (data, first, batch) -> total.0 ...    of one microbatch, to be added up
   ENTRY_STEP, // differentiate: (data, first, batch, totals, params, inout grads) -> loss, metrics
   ENTRY_EVAL, // batch: (data, first, batch, totals, params) -> loss, metrics
-  ENTRY_NORM, // optimizer: (grads) -> norm2, the sum of squares
-  ENTRY_UPDATE, // optimizer: (lr, correct1, correct2, scale, params, grads, moments) -> params, moments (aliased)
+  ENTRY_UPDATE, // optimizer: of any UPDATE_PIECE elements, passes/optimizer.c
   NENTRY
 } Entry;
 extern const char *const entry_name[NENTRY];
+enum { UPDATE_PIECE = 4096 }; // elements of a parameter that one call of the update steps
 
 // A fact about data that a subscript's range proof relies on: checked when data is loaded.
 typedef struct DataRange {

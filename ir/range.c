@@ -290,7 +290,7 @@ static ValueFact *check_fn(Checker *c, Id fn, const ValueFact *arg) {
 // The data argument that an entry's argument is, or NONE.
 static Id data_argument(const Checker *c, Entry e, uint32_t i) {
   const Fn *f = &c->m->fn.at[c->m->entry[e]];
-  if (e == ENTRY_NORM || e == ENTRY_UPDATE) return NONE;
+  if (e == ENTRY_UPDATE) return NONE;
   if (e != ENTRY_SAMPLE) return i < c->m->ndata ? i : NONE;
   if (i || !c->m->ndata) return NONE;
   const Fn *loss = c->m->entry[ENTRY_LOSS] == NONE ? NULL : &c->m->fn.at[c->m->entry[ENTRY_LOSS]];

@@ -1,23 +1,21 @@
-// Makes the functions that follow the backward pass: the gradient's norm and the update.
-// requires: the parameter table and the train settings.
-// guarantees: ENTRY_NORM: (grad.PARAM...) -> norm2; ENTRY_UPDATE: (lr, correct1, correct2, scale,
-//   PARAM..., grad.PARAM..., moment1.PARAM..., moment2.PARAM...) -> new parameters and moments over
-//   the old ones. sgd has moment1 only, and only with momentum; adam and adamw have both.
+// Makes the function that follows the backward pass: the update.
+// requires: the train settings.
+// guarantees: ENTRY_UPDATE: (lr, correct1, root2, decay, scale, param, grad, moment1, moment2) -> the
+//   new parameters and moments over the old ones. sgd has moment1 only, and only with momentum; adam
+//   and adamw have both.
 // invalidates: nothing.
 //
+// The update is elementwise and the same for every parameter, so it is made for a piece of
+// UPDATE_PIECE elements of any of them: whoever owns some elements of a parameter (all of it, or a
+// piece under ZeRO) updates just those, piece by piece. `decay` is the parameter's coefficient of
+// weight decay, 0 for one without Param.decay.
+//
 // The formulas are PyTorch's, in its order of operations. The gradient is first multiplied by
-// `scale` (clipping); correct1 = 1 - beta1^t, correct2 = 1 - beta2^t. Weight decay reaches the
-// parameters with Param.decay. All statements of one parameter are elementwise with the same
-// subscripts, so that one kernel touches memory once.
+// `scale` (clipping); correct1 = 1 - beta1^t, root2 = sqrt(1 - beta2^t).
 #include "passes/passes.h"
 #include "passes/util.h"
 
-static Id add_value(Module *m, Fn *f, const char *prefix, const Param *p, Role role) {
-  Str name = str_printf("%s%s", prefix, p->name);
-  return fn_value(m, f, name, DT_REAL, p->extent, p->rank, role, p->loc);
-}
-
-// lhs[i, j, ...] = body, of a parameter's shape.
+// lhs[i] = body.
 static void pointwise(Module *m, Fn *f, Id lhs, Id body) {
   const Value v = f->value.at[lhs];
   Index index[MAX_RANK];
@@ -27,32 +25,14 @@ static void pointwise(Module *m, Fn *f, Id lhs, Id body) {
   fn_comp(m, f, lhs, sub, false, RED_NONE, index, v.rank, v.rank, body, v.loc);
 }
 
-static void make_norm(Module *m) {
-  Id id = m->entry[ENTRY_NORM] = fn_new(m, str_intern("norm"), 0);
-  Fn *f = &m->fn.at[id];
-  Id sum = ex_real(m, 0.0);
-  for (uint32_t p = 0; p < m->param.n; p++) add_value(m, f, "grad.", &m->param.at[p], ROLE_IN);
-  for (uint32_t p = 0; p < m->param.n; p++) {
-    const Param *q = &m->param.at[p];
-    Id part = fn_value(m, f, str_printf("norm2.%s", q->name), DT_REAL, NULL, 0, ROLE_LOCAL, q->loc);
-    Id g = read_bare(m, f, f->arg.at[p]);
-    Index index[MAX_RANK];
-    bare_indices(&f->value.at[f->arg.at[p]], index);
-    fn_comp(m, f, part, NULL, false, RED_SUM, index, 0, q->rank, ex2(m, OP_MUL, g, g), q->loc);
-    sum = fold_add(m, sum, ex_read(m, f, part, NULL));
-  }
-  Id norm2 = fn_value(m, f, str_intern("norm2"), DT_REAL, NULL, 0, ROLE_LOCAL, 0);
-  fn_comp(m, f, norm2, NULL, false, RED_NONE, NULL, 0, 0, sum, 0);
-  PUSH(m->arena, f->result, norm2);
-}
-
 // The update function being made.
 typedef struct Update {
   Module *m;
   Fn *f;
-  Id lr, correct1, correct2, scale; // reads of scalars
-  Id step, root2, keep; // adam: lr / correct1, sqrt(correct2); adamw: 1 - lr * weight_decay
-  Id *param, *grad, *moment1, *moment2; // arguments
+  Id lr, correct1, root2, decay, scale; // reads of scalars
+  Id step, keep; // adam: lr / correct1; adamw: 1 - lr * decay
+  Id param, grad, moment1, moment2; // arguments; NONE where there is no such moment
+  Id next[3]; // new moments and parameters; NONE
 } Update;
 
 static Id scalar_arg(Update *u, const char *name) {
@@ -71,12 +51,12 @@ static Id mul(Update *u, Id a, Id b) { return fold_mul(u->m, a, b); }
 static Id add(Update *u, Id a, Id b) { return fold_add(u->m, a, b); }
 static Id sub(Update *u, Id a, Id b) { return fold_sub(u->m, a, b); }
 
-static Id *arguments(Update *u, const char *prefix) {
-  Id *v = NEWN(u->m->arena, Id, u->m->param.n + 1);
-  for (uint32_t p = 0; p < u->m->param.n; p++)
-    v[p] = add_value(u->m, u->f, prefix, &u->m->param.at[p], ROLE_IN);
-  return v;
+static Id argument(Update *u, const char *name) {
+  int64_t extent = UPDATE_PIECE;
+  return fn_value(u->m, u->f, str_intern(name), DT_REAL, &extent, 1, ROLE_IN, 0);
 }
+
+static Id read(Update *u, Id value) { return read_bare(u->m, u->f, value); }
 
 // Defines the value that takes over the storage of argument `old`.
 static Id next(Update *u, Id old, Id body) {
@@ -87,92 +67,80 @@ static Id next(Update *u, Id old, Id body) {
   return id;
 }
 
-static Id gradient(Update *u, uint32_t p) {
+static Id gradient(Update *u) {
   const Train *t = &u->m->train;
-  Id g = mul(u, read_bare(u->m, u->f, u->grad[p]), u->scale);
-  if (t->opt == OPT_ADAMW || t->weight_decay == 0 || !u->m->param.at[p].decay) return g;
-  return add(u, g, mul(u, real(u, t->weight_decay), read_bare(u->m, u->f, u->param[p])));
+  Id g = mul(u, read(u, u->grad), u->scale);
+  if (t->opt == OPT_ADAMW || t->weight_decay == 0) return g;
+  return add(u, g, mul(u, u->decay, read(u, u->param)));
 }
 
 // torch.optim.SGD, dampening 0. Its buffer starts as the first gradient; ours as zero, which is the
 // same.
-static void sgd(Update *u, uint32_t p, Id *moment) {
-  Module *m = u->m;
-  const Train *t = &m->train;
-  Id d = gradient(u, p), w = read_bare(m, u->f, u->param[p]);
-  if (u->moment1) {
-    Id old = read_bare(m, u->f, u->moment1[p]);
-    moment[0] = next(u, u->moment1[p], add(u, mul(u, real(u, t->momentum), old), d));
-    Id buffer = read_bare(m, u->f, moment[0]);
+static void sgd(Update *u) {
+  const Train *t = &u->m->train;
+  Id d = gradient(u), w = read(u, u->param);
+  if (u->moment1 != NONE) {
+    Id old = read(u, u->moment1);
+    u->next[0] = next(u, u->moment1, add(u, mul(u, real(u, t->momentum), old), d));
+    Id buffer = read(u, u->next[0]);
     d = t->nesterov ? add(u, d, mul(u, real(u, t->momentum), buffer)) : buffer;
   }
-  moment[2] = next(u, u->param[p], sub(u, w, mul(u, u->lr, d)));
+  u->next[2] = next(u, u->param, sub(u, w, mul(u, u->lr, d)));
 }
 
 // torch.optim.Adam and AdamW.
-static void adam(Update *u, uint32_t p, Id *moment) {
+static void adam(Update *u) {
   Module *m = u->m;
   const Train *t = &m->train;
-  Id g = gradient(u, p), w = read_bare(m, u->f, u->param[p]);
-  Id m1 = read_bare(m, u->f, u->moment1[p]), m2 = read_bare(m, u->f, u->moment2[p]);
+  Id g = gradient(u), w = read(u, u->param);
+  Id m1 = read(u, u->moment1), m2 = read(u, u->moment2);
   Id lerp = add(u, m1, mul(u, sub(u, g, m1), real(u, 1 - t->beta1)));
-  moment[0] = next(u, u->moment1[p], lerp);
+  u->next[0] = next(u, u->moment1, lerp);
   Id square = mul(u, real(u, 1 - t->beta2), mul(u, g, g));
-  moment[1] = next(u, u->moment2[p], add(u, mul(u, real(u, t->beta2), m2), square));
-  if (u->keep != NONE && m->param.at[p].decay) w = mul(u, w, u->keep);
-  Id root = ex1(m, OP_SQRT, read_bare(m, u->f, moment[1]));
+  u->next[1] = next(u, u->moment2, add(u, mul(u, real(u, t->beta2), m2), square));
+  if (u->keep != NONE) w = mul(u, w, u->keep);
+  Id root = ex1(m, OP_SQRT, read(u, u->next[1]));
   Id denom = add(u, fold_div(m, root, u->root2), real(u, t->eps));
-  Id change = fold_div(m, read_bare(m, u->f, moment[0]), denom);
-  moment[2] = next(u, u->param[p], sub(u, w, mul(u, u->step, change)));
+  Id change = fold_div(m, read(u, u->next[0]), denom);
+  u->next[2] = next(u, u->param, sub(u, w, mul(u, u->step, change)));
 }
 
 static void adam_scalars(Update *u) {
   Module *m = u->m;
   u->step = scalar(u, "step", fold_div(m, u->lr, u->correct1));
-  u->root2 = scalar(u, "root2", ex1(m, OP_SQRT, u->correct2));
-  if (m->train.opt == OPT_ADAMW && m->train.weight_decay != 0) {
-    Id decay = mul(u, u->lr, real(u, m->train.weight_decay));
-    u->keep = scalar(u, "keep", sub(u, real(u, 1), decay));
-  }
+  if (m->train.opt == OPT_ADAMW && m->train.weight_decay != 0)
+    u->keep = scalar(u, "keep", sub(u, real(u, 1), mul(u, u->lr, u->decay)));
 }
 
-static void add_results(Update *u, const Id *value, const Id *over) {
-  for (uint32_t p = 0; p < u->m->param.n; p++) {
-    PUSH(u->m->arena, u->f->result, value[p]);
-    PUSH(u->m->arena, u->f->alias, over[p]);
-  }
+static void add_result(Update *u, Id value, Id over) {
+  PUSH(u->m->arena, u->f->result, value);
+  PUSH(u->m->arena, u->f->alias, over);
 }
 
 static void make_update(Module *m) {
   const Train *t = &m->train;
   Id id = m->entry[ENTRY_UPDATE] = fn_new(m, str_intern("update"), 0);
-  Update u = {.m = m, .f = &m->fn.at[id], .keep = NONE};
+  Update u = {.m = m, .f = &m->fn.at[id], .keep = NONE, .moment1 = NONE, .moment2 = NONE};
   bool adaptive = t->opt != OPT_SGD;
   u.lr = scalar_arg(&u, "lr");
   u.correct1 = scalar_arg(&u, "correct1");
-  u.correct2 = scalar_arg(&u, "correct2");
+  u.root2 = scalar_arg(&u, "root2");
+  u.decay = scalar_arg(&u, "decay");
   u.scale = scalar_arg(&u, "scale");
-  u.param = arguments(&u, "");
-  u.grad = arguments(&u, "grad.");
-  if (adaptive || t->momentum != 0) u.moment1 = arguments(&u, "moment1.");
-  if (adaptive) u.moment2 = arguments(&u, "moment2.");
+  u.param = argument(&u, "param");
+  u.grad = argument(&u, "grad");
+  if (adaptive || t->momentum != 0) u.moment1 = argument(&u, "moment1");
+  if (adaptive) u.moment2 = argument(&u, "moment2");
   if (adaptive) adam_scalars(&u);
-  Id *made[3];
-  for (int k = 0; k < 3; k++) made[k] = NEWN(m->arena, Id, m->param.n + 1);
-  for (uint32_t p = 0; p < m->param.n; p++) {
-    Id one[3] = {NONE, NONE, NONE};
-    if (adaptive) adam(&u, p, one);
-    else sgd(&u, p, one);
-    for (int k = 0; k < 3; k++) made[k][p] = one[k];
-  }
-  add_results(&u, made[2], u.param);
-  if (u.moment1) add_results(&u, made[0], u.moment1);
-  if (u.moment2) add_results(&u, made[1], u.moment2);
+  if (adaptive) adam(&u);
+  else sgd(&u);
+  add_result(&u, u.next[2], u.param);
+  if (u.moment1 != NONE) add_result(&u, u.next[0], u.moment1);
+  if (u.moment2 != NONE) add_result(&u, u.next[1], u.moment2);
 }
 
 bool pass_optimizer(Module *m) {
   if (m->entry[ENTRY_STEP] == NONE) return true; // nothing is trained
-  make_norm(m);
   make_update(m);
   return true;
 }

@@ -141,22 +141,28 @@ static int write_manifest(const char *folder, const DtRun *r, const Parts *parts
   return dt_out_close(&o, e);
 }
 
-static int write_folder(const char *folder, const DtRun *r, DtError *e) {
+static int make_folder(const char *folder, DtError *e) {
+  if (mkdir(folder, 0777) == 0) return 0;
+  return dt_fail_errno(e, errno == ENOSPC ? DT_EXIT_IO : DT_EXIT_CREATE, "cannot create", folder);
+}
+
+// All ranks come here; what fails anywhere is agreed on before anybody goes on.
+static int write_folder(const char *folder, DtRun *r, DtError *e) {
   DtNames names;
   Parts parts;
   char path[PATH_MAX];
-  if (mkdir(folder, 0777) != 0)
-    return dt_fail_errno(e, errno == ENOSPC ? DT_EXIT_IO : DT_EXIT_CREATE, "cannot create", folder);
-  if (dt_names_make(&names, r->p, e)) return e->status;
-  int status = 0;
+  bool first = dt_world.rank == 0;
+  int status = dt_names_make(&names, r->p, e);
+  if (first && !status) status = make_folder(folder, e);
+  status = dt_agree(status);
   for (int i = 0; i < 1 + r->p->nmoment && !status; i++) {
-    const void *region = i ? r->moment[i - 1] : r->param;
-    status = dt_path(path, folder, part_name[i], e);
-    if (!status)
-      status = dt_weights_save(&names, r->p, region, path, &parts.bytes[i], &parts.hash[i], e);
+    DtRegion region = i ? DT_MOMENT + i - 1 : DT_PARAM;
+    if (!dt_path(path, folder, part_name[i], e))
+      dt_weights_save(&names, r, region, path, &parts.bytes[i], &parts.hash[i], e);
+    status = dt_agree(e->status);
   }
-  if (!status) status = write_manifest(folder, r, &parts, e);
-  if (!status) status = dt_sync_folder(folder, e);
+  if (first && !status) status = write_manifest(folder, r, &parts, e);
+  if (first && !status) status = dt_sync_folder(folder, e);
   dt_names_free(&names);
   return status;
 }
@@ -196,23 +202,27 @@ static void remove_old(const char *folder, int64_t last, int64_t keep) {
   free(step);
 }
 
-int dt_checkpoint_save(DtSaver *s, const DtRun *r, int64_t keep, DtError *e) {
+int dt_checkpoint_save(DtSaver *s, DtRun *r, int64_t keep, DtError *e) {
   char temporary[PATH_MAX], path[PATH_MAX];
+  bool first = dt_world.rank == 0;
   if (step_path(temporary, s->folder, r->step, ".tmp", e) ||
       step_path(path, s->folder, r->step, "", e))
     return e->status;
   dt_trace_begin("save");
-  int status = dt_remove_folder(temporary, e);
+  int status = dt_agree(first ? dt_remove_folder(temporary, e) : 0);
   if (!status) status = write_folder(temporary, r, e);
-  if (!status) status = take_name(temporary, path, e);
-  if (!status) status = dt_sync_folder(s->folder, e);
-  if (status) {
+  if (first && !status) status = take_name(temporary, path, e);
+  if (first && !status) status = dt_sync_folder(s->folder, e);
+  status = dt_agree(status);
+  if (first && status) {
     DtError ignored = {0};
     dt_remove_folder(temporary, &ignored); // gives the space back
-  } else if (keep > 0) {
+  } else if (first && keep > 0) {
     remove_old(s->folder, r->step, keep);
   }
   dt_trace_end("save");
+  if (status && !e->status) dt_fail(e, status, "the checkpoint of step %lld could not be written",
+                                    (long long)r->step);
   return status;
 }
 
@@ -330,14 +340,14 @@ int dt_checkpoint_load(const DtCheckpoint *c, DtRun *r, DtError *e) {
   if (dt_names_make(&names, r->p, e)) return e->status;
   int status = 0;
   for (int i = 0; i < 1 + r->p->nmoment && !status; i++) {
-    void *region = i ? r->moment[i - 1] : r->param;
-    if (!region) continue;
+    DtRegion region = i ? DT_MOMENT + i - 1 : DT_PARAM;
+    if (i && !r->zero.moment[i - 1]) continue;
     if (i > 0 && c->nmoment != r->p->nmoment)
       status =
           dt_fail(e, DT_EXIT_CONTENT, "%s holds %d moments of an optimizer, this program's has %d",
                   c->path, c->nmoment, r->p->nmoment);
     if (!status) status = dt_path(path, c->path, part_name[i], e);
-    if (!status) status = dt_weights_load(&names, r->p, region, path, e);
+    if (!status) status = dt_weights_load(&names, r, region, path, e);
   }
   dt_names_free(&names);
   r->step = c->step;

@@ -22,10 +22,10 @@ typedef struct DtSaver {
 int dt_saver_open(DtSaver *s, const char *folder, DtError *e); // 73 where it cannot be written
 void dt_saver_close(DtSaver *s);
 
-// Writes the run's state as step-NNNNNNNN: into a temporary folder, synchronised, renamed, the
+// Writes the run's state as step-NNNNNNNN (all ranks call it, rank 0 writes): into a temporary folder, synchronised, renamed, the
 // folder above synchronised; and then removes all but the newest `keep` (0: none) up to this step.
 // On failure (73, 74) the checkpoints before are as they were.
-int dt_checkpoint_save(DtSaver *s, const DtRun *r, int64_t keep, DtError *e);
+int dt_checkpoint_save(DtSaver *s, DtRun *r, int64_t keep, DtError *e);
 
 // The newest checkpoint below `folder` whose parts are all there with the right hashes (each that
 // is not is told on stderr), or `folder` itself where it is one. 65 where there are only damaged

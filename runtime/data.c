@@ -248,3 +248,21 @@ int64_t dt_dataset_sample(const DtDataset *d, int64_t i, uint64_t seed, bool shu
   int64_t at = i % d->count;
   return shuffle ? dt_shuffle(at, d->count, seed, (uint64_t)(i / d->count)) : at;
 }
+
+static void hash_map(DtHash *h, const DtMap *m) {
+  const size_t some = 64 << 10;
+  uint64_t size = m->size;
+  dt_hash_add(h, &size, sizeof size);
+  if (!m->size) return;
+  size_t n = m->size < some ? m->size : some;
+  dt_hash_add(h, m->bytes, n);
+  dt_hash_add(h, m->bytes + m->size - n, n);
+}
+
+uint64_t dt_dataset_hash(const DtDataset *d) {
+  DtHash h;
+  dt_hash_begin(&h);
+  hash_map(&h, &d->tokens.map);
+  for (int k = 0; k < DT_MAX_DATA; k++) hash_map(&h, &d->array[k].map);
+  return dt_hash_end(&h);
+}

@@ -35,6 +35,9 @@ int dt_dataset_check(const DtDataset *d, int64_t most_bytes, DtError *e);
 // The sample at position i of a run: shuffled in each epoch by `seed`, or in file order.
 int64_t dt_dataset_sample(const DtDataset *d, int64_t i, uint64_t seed, bool shuffle);
 
+// Tells two sets apart for all that is likely: their sizes, beginnings and ends.
+uint64_t dt_dataset_hash(const DtDataset *d);
+
 // Elements in one row of a microbatch of data argument k.
 int64_t dt_data_row(const DtData *data);
 

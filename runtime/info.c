@@ -101,29 +101,67 @@ static void print_tensors(const DtProgram *p) {
   printf("],\n");
 }
 
-static void print_memory(const DtProgram *p) {
-  DtMemory m = dt_memory(p);
-  printf("\"memory\":{\"formula\":\"parameters + gradients + moments + frame + batches\"");
+// The layout of a launch with `ranks` ranks.
+typedef struct Layout {
+  int ranks, tp, cp, dp, pp;
+  DtCut cut;
+  DtUnits units;
+} Layout;
+
+static int degree(int n) { return n > 1 ? n : 1; }
+
+static int make_layout(Layout *l, const DtProgram *p, int ranks, DtError *e) {
+  *l = (Layout){.ranks = ranks, .tp = degree(p->tp), .cp = degree(p->cp), .pp = degree(p->pp)};
+  l->dp = ranks / (l->tp * l->cp * l->pp);
+  if (l->dp * l->tp * l->cp * l->pp != ranks)
+    return dt_fail(e, DT_EXIT_MISFIT, "%d ranks are no multiple of tp %d x cp %d x pp %d", ranks,
+                   l->tp, l->cp, l->pp);
+  int group = l->dp * l->cp;
+  if (p->zero_group && group % p->zero_group != 0)
+    return dt_fail(e, DT_EXIT_MISFIT, "--zero-group %d does not divide the %d ranks that share "
+                   "parameters", p->zero_group, group);
+  l->cut = dt_cut(p, group);
+  return dt_units_make(&l->units, p, l->cut.owners, e);
+}
+
+static void print_memory(const DtProgram *p, const Layout *l) {
+  DtMemory m = dt_memory(&l->units, p, &l->cut, true);
+  printf("\"memory\":{\"formula\":\"parameters + gradients + moments + gathered + reducing + frame + "
+         "batches + norm + collected\"");
   integer("parameters", m.params);
   integer("gradients", m.grads);
   integer("moments", m.moments);
+  integer("gathered", m.gathered);
+  integer("reducing", m.reducing);
   integer("frame", m.frame);
   integer("batches", m.batches);
+  integer("norm", m.norm);
+  integer("collected", m.collected);
   integer("total", m.total);
   printf("},\n");
 }
 
+static void print_layout(const DtProgram *p, const Layout *l) {
+  printf(",\n\"layout\":{\"ranks\":%d,\"tp\":%d,\"pp\":%d,\"cp\":%d,\"ep\":1,\"dp\":%d,\"zero\":%d",
+         l->ranks, l->tp, l->pp, l->cp, l->dp, p->zero);
+  printf(",\"zero_group\":%d,\"accumulate\":\"%s\",\"gather\":\"%s\"},\n", l->cut.owners,
+         p->accumulate_each ? "each" : "once", p->gather_once ? "once" : "each");
+}
+
 int dt_info(const DtProgram *p, const DtOptions *o, DtError *e) {
+  Layout l;
+  if (make_layout(&l, p, o->ranks ? (int)o->ranks : 1, e)) return e->status;
   printf("{");
   text("model", p->model);
   putchar(',');
   text("build", p->build);
   putchar(',');
   text("precision", p->train.precision);
-  printf(",\n\"layout\":{\"ranks\":1,\"tp\":1,\"pp\":1,\"cp\":1,\"ep\":1,\"dp\":1,\"zero\":0},\n");
+  print_layout(p, &l);
   print_train(p, o);
   print_tensors(p);
-  print_memory(p);
+  print_memory(p, &l);
+  dt_units_free(&l.units);
   printf("\"kernels\":[");
   for (int i = 0; i < p->nkernel; i++) {
     printf("%s\n{", i ? "," : "");
@@ -141,12 +179,23 @@ int dt_info(const DtProgram *p, const DtOptions *o, DtError *e) {
 }
 
 static void size(const char *what, int64_t bytes) {
-  printf("  %-12s %10.2f MiB\n", what, (double)bytes / (1 << 20));
+  if (bytes) printf("  %-12s %10.2f MiB\n", what, (double)bytes / (1 << 20));
+}
+
+static void plan_ranks(const DtRun *r, int64_t micro) {
+  const DtZero *z = &r->zero;
+  const int *n = dt_world.degree;
+  if (dt_world.size == 1) return;
+  int dp = n[DT_AXIS_DP];
+  printf("ranks        %d: tp %d x cp %d x dp %d x pp %d, %lld microbatches each\n", dt_world.size,
+         n[DT_AXIS_TP], n[DT_AXIS_CP], dp, n[DT_AXIS_PP], (long long)((micro + dp - 1) / dp));
+  printf("zero         %d, %d owners of each parameter, gradients reduced %s\n", r->p->zero,
+         z->cut.owners, z->cut.each ? "at every microbatch" : "once a step");
 }
 
 void dt_plan(const DtRun *r) {
   const DtProgram *p = r->p;
-  DtMemory m = dt_memory(p);
+  DtMemory m = dt_memory(&r->zero.units, p, &r->zero.cut, r->o.save || r->o.export_to);
   int64_t micro = (r->o.batch + r->micro - 1) / r->micro;
   printf("model        %s, build %s, %s\n", p->model, p->build, p->train.precision);
   printf("parameters   %lld in %d tensors\n", (long long)parameters(p), p->nparam);
@@ -157,11 +206,16 @@ void dt_plan(const DtRun *r) {
          (long long)micro, (long long)r->micro);
   if (r->o.batch % r->micro) printf(", the last with %lld", (long long)(r->o.batch % r->micro));
   printf("\nsteps        %lld to %lld\n", (long long)r->step, (long long)r->o.steps);
-  printf("threads      %d\nmemory\n", dt_threads());
+  plan_ranks(r, micro);
+  printf("threads      %d\nmemory%s\n", dt_threads(), dt_world.size > 1 ? " of a rank" : "");
   size("parameters", m.params);
   size("gradients", m.grads);
   size("moments", m.moments);
+  size("gathered", m.gathered);
+  size("reducing", m.reducing);
   size("frame", m.frame);
   size("batches", m.batches);
+  size("norm", m.norm);
+  size("collected", m.collected);
   size("total", m.total);
 }

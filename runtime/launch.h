@@ -12,6 +12,15 @@ void dt_fill_zero(void *p, size_t bytes);
 // memcpy on all threads.
 void dt_copy(void *to, const void *from, size_t bytes);
 
+// Layer `layer` of the program's stack number `stack`: its parameters, which may have to be gathered
+// from other ranks; `next` is the layer that runs after it, if there is one of that number. They stay
+// until the next layer but one is asked for.
+struct DtCall;
+const void *dt_layer_params(const struct DtCall *call, int stack, int64_t layer, int64_t next);
+// Its gradients, and that this microbatch has nothing to add to them any more.
+void *dt_layer_grads(const struct DtCall *call, int stack, int64_t layer);
+void dt_layer_reduce(const struct DtCall *call, int stack, int64_t layer);
+
 #define DT_TRACED(name, ...)                                                                       \
   do {                                                                                             \
     dt_trace_begin(#name);                                                                         \
@@ -22,6 +31,10 @@ void dt_copy(void *to, const void *from, size_t bytes);
 // A fused kernel over `grid` points, `chunk` of them to a task; then its buffers.
 #define dt_launch(kernel, grid, chunk, ...)                                                        \
   DT_TRACED(kernel, dt_parallel(kernel, (void *const *)(const void *const[]){__VA_ARGS__}, grid, chunk))
+
+// The same on the calling thread.
+#define dt_run(kernel, grid, ...)                                                                  \
+  kernel((void *const *)(const void *const[]){__VA_ARGS__}, 0, grid)
 
 // A matrix product of the shape `gemm` (a DtGemm): c = beta * c + a * b.
 #define dt_matmul(gemm, a, b, c, beta)                                                             \

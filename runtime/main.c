@@ -10,6 +10,7 @@
 #include "runtime/weights.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,6 +20,8 @@ typedef struct {
   DtLog log;
   DtSaver saver;
   int64_t saved; // step of the last checkpoint in --save's folder; -1: none
+  bool first;    // of the ranks: the one that writes
+  DtError log_error;
 } Program;
 
 // Data files up to this size are looked through before the first step: 64 MiB take under a tenth of
@@ -65,17 +68,18 @@ static int fill(DtRun *r, const DtCheckpoint *c, DtError *e) {
   DtNames names;
   if (c->path[0]) return dt_checkpoint_load(c, r, e);
   if (!r->o.init) {
-    dt_weights_init(r->p, r->seed, r->param);
+    dt_weights_init(r);
     return 0;
   }
   if (dt_names_make(&names, r->p, e)) return e->status;
-  int status = dt_weights_load(&names, r->p, r->param, r->o.init, e);
+  int status = dt_weights_load(&names, r, DT_PARAM, r->o.init, e);
   dt_names_free(&names);
   return status;
 }
 
 static int open_outputs(Program *a, const DtCheckpoint *c, DtError *e) {
   DtRun *r = &a->r;
+  if (!a->first) return 0;
   if (check_output(r->o.export_to, e) || check_output(r->o.profile, e)) return e->status;
   if (r->o.save) {
     if (dt_saver_open(&a->saver, r->o.save, e)) return e->status;
@@ -85,46 +89,59 @@ static int open_outputs(Program *a, const DtCheckpoint *c, DtError *e) {
       dt_note("%s holds step %lld of another run, which --resume would prefer to this one's",
               r->o.save, (long long)newest);
   }
-  if (r->o.profile && dt_trace_start(e)) return e->status;
   return dt_log_open(&a->log, r, e);
 }
 
 static void announce(const Program *a, const DtCheckpoint *c) {
   const DtRun *r = &a->r;
   int64_t n = 0;
-  if (r->o.quiet || r->step >= r->o.steps) return;
+  if (r->o.quiet || !a->first || r->step >= r->o.steps) return;
   for (int i = 0; i < r->p->nparam; i++) n += r->p->param[i].count;
-  printf("%s: %.2f million parameters, %s, batch %lld, %d thread%s", r->p->model, (double)n / 1e6,
-         r->p->train.precision, (long long)r->o.batch, dt_threads(), dt_threads() == 1 ? "" : "s");
+  printf("%s: %.2f million parameters, %s, batch %lld, ", r->p->model, (double)n / 1e6,
+         r->p->train.precision, (long long)r->o.batch);
+  if (dt_world.size > 1) printf("%d ranks of ", dt_world.size);
+  printf("%d thread%s", dt_threads(), dt_threads() == 1 ? "" : "s");
   if (c->path[0]) printf(", from %s", c->path);
   else if (r->o.resume) printf(", nothing to resume in %s: a fresh start", r->o.resume);
   putchar('\n');
   fflush(stdout);
 }
 
-static int prepare(Program *a, DtError *e) {
+// What this rank can do without the others.
+static int prepare_alone(Program *a, DtCheckpoint *c, DtError *e) {
   DtRun *r = &a->r;
-  DtCheckpoint c = {.path = ""};
   dt_trace_begin("reading the checkpoint");
-  if (r->o.resume && dt_checkpoint_find(&c, r->o.resume, e)) return e->status;
-  r->step = c.path[0] ? c.step : 0;
+  if (r->o.resume && dt_checkpoint_find(c, r->o.resume, e)) return e->status;
+  r->step = c->path[0] ? c->step : 0;
   dt_trace_begin("opening the data");
   if (open_data(r, e)) return e->status;
   bool training = !r->o.eval_only && (r->step < r->o.steps || r->o.save || r->o.dry_run);
   dt_trace_begin("allocating memory");
-  if (dt_memory_allocate(r, training, e)) return e->status;
+  if (dt_zero_open(&r->zero, r->p, e) || dt_memory_allocate(r, training, e)) return e->status;
   dt_trace_begin("filling the parameters");
-  if (fill(r, &c, e)) return e->status;
+  if (fill(r, c, e)) return e->status;
   if (r->o.seed_given) {
-    if (c.path[0] && r->seed != (uint64_t)r->o.seed)
+    if (a->first && c->path[0] && r->seed != (uint64_t)r->o.seed)
       dt_note("--seed changes the order of samples from here on");
     r->seed = (uint64_t)r->o.seed;
   }
-  if (c.path[0] && r->train.count && c.train_samples && c.train_samples != r->train.count)
+  if (a->first && c->path[0] && r->train.count && c->train_samples &&
+      c->train_samples != r->train.count)
     dt_note("the data has %lld samples, had %lld when %s was saved: their order is another",
-            (long long)r->train.count, (long long)c.train_samples, c.path);
+            (long long)r->train.count, (long long)c->train_samples, c->path);
+  return 0;
+}
+
+static int prepare(Program *a, DtError *e) {
+  DtRun *r = &a->r;
+  DtCheckpoint c = {.path = ""};
+  prepare_alone(a, &c, e);
+  if (dt_agree_on(e) || dt_handshake(r, e)) return e->status;
   if (r->o.dry_run) return 0;
-  if (open_outputs(a, &c, e)) return e->status;
+  open_outputs(a, &c, e);
+  if (dt_agree_on(e)) return e->status;
+  a->saved = dt_agree(a->saved >= 0) ? r->step : -1;
+  if (r->o.profile && dt_trace_start(e)) return e->status;
   announce(a, &c);
   return 0;
 }
@@ -139,13 +156,14 @@ static int save(Program *a, DtError *e) {
 static int validate(Program *a, DtError *e) {
   DtResult v = {0};
   if (dt_evaluate(&a->r, &v, e)) return e->status;
-  return dt_log_eval(&a->log, &a->r, &v, e);
+  if (a->first) dt_log_eval(&a->log, &a->r, &v, e);
+  return dt_agree_on(e);
 }
 
 // A signal asked for a stop: what is there is saved.
 static int stopped(Program *a, DtError *e) {
   DtRun *r = &a->r;
-  const char *name = dt_signal_name(dt_stop_signal());
+  const char *name = dt_signal_name(r->stop);
   if (save(a, e)) return e->status;
   if (r->o.save)
     return dt_fail(e, DT_EXIT_STOPPED,
@@ -156,47 +174,75 @@ static int stopped(Program *a, DtError *e) {
                  (long long)r->step);
 }
 
+// The log cannot be written: its disk may be full where the checkpoints' is not.
+static int log_failed(Program *a, DtError *e) {
+  DtError ignored = {0};
+  save(a, &ignored);
+  *e = a->log_error;
+  return e->status = a->r.failed;
+}
+
+// The first rank logs; the others hear of its trouble at the end of the next step.
+static void log_step(Program *a, const DtResult *s, bool done) {
+  DtRun *r = &a->r;
+  DtError e = {0};
+  if (!a->first || r->trouble || !dt_log_step(&a->log, r, s, done, &e) || !done) return;
+  a->log_error = e;
+  r->trouble = e.status;
+  if (dt_world.size == 1) r->failed = r->trouble;
+}
+
+static int after_step(Program *a, DtError *e) {
+  DtRun *r = &a->r;
+  bool last = r->step == r->o.steps;
+  if (dt_world.size == 1) r->stop = dt_stop_wanted();
+  if (r->has_val && r->o.eval_every > 0 && (last || r->step % r->o.eval_every == 0) && !r->stop &&
+      validate(a, e) && e->status != DT_EXIT_STOPPED)
+    return e->status;
+  e->status = 0;
+  bool due = last || (r->o.save_every > 0 && r->step % r->o.save_every == 0);
+  return due ? save(a, e) : 0;
+}
+
 static int train(Program *a, DtError *e) {
   DtRun *r = &a->r;
+  r->stop = dt_agree(dt_stop_wanted());
   while (r->step < r->o.steps) {
-    if (dt_stop_signal()) return stopped(a, e);
+    if (r->stop) return stopped(a, e);
     DtResult s = {0};
     dt_signals_progress(r->step + 1, r->o.steps);
     if (dt_step(r, &s, e)) {
-      DtError ignored;
-      if (e->status == DT_EXIT_NOT_FINITE) dt_log_step(&a->log, r, &s, false, &ignored);
+      if (e->status == DT_EXIT_NOT_FINITE) log_step(a, &s, false);
       return e->status;
     }
-    if (dt_log_step(&a->log, r, &s, true, e)) {
-      DtError ignored = {0};
-      save(a, &ignored); // the log's disk may be full where the checkpoints' is not
-      return e->status;
-    }
-    bool last = r->step == r->o.steps;
-    if (r->has_val && r->o.eval_every > 0 && (last || r->step % r->o.eval_every == 0) &&
-        !dt_stop_signal() && validate(a, e) && e->status != DT_EXIT_STOPPED)
-      return e->status;
-    e->status = 0;
-    if ((last || (r->o.save_every > 0 && r->step % r->o.save_every == 0)) && save(a, e))
-      return e->status;
+    if (!r->failed) log_step(a, &s, true);
+    if (r->failed) return log_failed(a, e);
+    if (after_step(a, e)) return e->status;
   }
-  return 0;
+  r->failed = dt_agree(r->trouble);
+  return r->failed ? log_failed(a, e) : 0;
 }
 
-static int export_weights(const DtRun *r, DtError *e) {
+static int export_weights(DtRun *r, DtError *e) {
   DtNames names;
   if (dt_names_make(&names, r->p, e)) return e->status;
   dt_trace_begin("exporting");
-  int status = dt_weights_save(&names, r->p, r->param, r->o.export_to, NULL, NULL, e);
+  dt_weights_save(&names, r, DT_PARAM, r->o.export_to, NULL, NULL, e);
   dt_names_free(&names);
-  return status;
+  return dt_agree_on(e);
+}
+
+// Where parameters are cut, all ranks run the model; the first one prints.
+static int sample(Program *a, DtError *e) {
+  if (a->r.o.sample > 0 && (a->first || a->r.zero.cut.params)) dt_sample(&a->r, e);
+  return dt_agree_on(e);
 }
 
 static int run(Program *a, DtError *e) {
   DtRun *r = &a->r;
   if (prepare(a, e)) return e->status;
   if (r->o.dry_run) {
-    dt_plan(r);
+    if (a->first) dt_plan(r);
     return 0;
   }
   if (r->o.eval_only) return validate(a, e);
@@ -204,52 +250,72 @@ static int run(Program *a, DtError *e) {
   if (save(a, e)) return e->status; // --steps 0: a checkpoint of what was loaded
   if (r->o.export_to && export_weights(r, e)) return e->status;
   dt_log_break(&a->log);
-  return r->o.sample > 0 ? dt_sample(r, e) : 0;
+  return sample(a, e);
 }
 
+// All ranks have the same status; the first one tells what it is.
 static int finish(Program *a, DtError *e) {
   DtError more = {0};
+  dt_zero_settle(&a->r.zero);
   if (dt_log_close(&a->log, &more) && !e->status) *e = more;
   if (dt_tracing && dt_trace_write(a->r.o.profile, &more) && !e->status) *e = more;
   dt_saver_close(&a->saver);
   dt_dataset_close(&a->r.train);
   dt_dataset_close(&a->r.val);
   dt_memory_free(&a->r);
+  dt_zero_close(&a->r.zero);
   dt_parallel_done();
   if (fflush(stdout) != 0 && errno != EPIPE && !e->status)
     dt_fail_errno(e, DT_EXIT_IO, "cannot write", "to stdout");
-  if (e->status) dt_report(e);
+  bool common = e->status == DT_EXIT_STOPPED || e->status == DT_EXIT_NOT_FINITE;
+  if (e->status && e->text[0] && (a->first || !common)) dt_report(e);
+  // "Start me again" is promised only where there is something to go on from.
+  if (e->status == DT_EXIT_STOPPED && a->saved != a->r.step) e->status = 128 + a->r.stop;
+  dt_comm_stop();
   return e->status;
+}
+
+// Threads of a rank: its share of the processors.
+static int threads_of(const DtOptions *o) {
+  cpu_set_t set;
+  int ranks = dt_world.local_size > 1 ? dt_world.local_size : 1;
+  int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
+  if (cores < 1) cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
+  int threads = o->threads ? (int)o->threads : cores / ranks > 1 ? cores / ranks : 1;
+  if (threads * ranks > cores) dt_parallel_spin(0);
+  return threads;
+}
+
+// Settings that need no other rank: ends the program, or goes on with -1.
+static int begin(Program *a, int argc, char **argv, DtError *e) {
+  DtRun *r = &a->r;
+  const DtProgram *p = r->p;
+  if (dt_options_parse(&r->o, p, argc, argv, e)) return e->status;
+  if (r->o.help) dt_options_help(p);
+  if (r->o.version) printf("train %s, build %s\n", p->model, p->build);
+  if (r->o.help || r->o.version) return 0;
+  if (r->o.info) return dt_info(p, &r->o, e);
+  r->seed = (uint64_t)r->o.seed;
+  r->micro = p->ndata > 0 ? p->data[0].extent[0] : p->train.microbatch;
+  if (dt_cpu_level(p->cpu_level) < p->cpu_level)
+    return dt_fail(e, DT_EXIT_MISFIT,
+                   "this processor lacks what the program was compiled for: x86-64-v%d",
+                   p->cpu_level);
+  if (dt_comm_start(p, (int)r->o.ranks, r->o.timeout, e)) return e->status;
+  return -1;
 }
 
 int dt_main(const DtProgram *p, int argc, char **argv) {
   DtError e = {0};
   Program a = {.r = {.p = p}, .saver = {.lock = -1}, .saved = -1};
-  DtRun *r = &a.r;
-  if (dt_options_parse(&r->o, p, argc, argv, &e)) {
-    dt_report(&e);
-    return e.status;
+  int status = begin(&a, argc, argv, &e);
+  if (status >= 0) {
+    if (status) dt_report(&e);
+    return status;
   }
-  if (r->o.help) {
-    dt_options_help(p);
-    return 0;
-  }
-  if (r->o.version) {
-    printf("train %s, build %s\n", p->model, p->build);
-    return 0;
-  }
-  if (r->o.info ? dt_info(p, &r->o, &e) : dt_options_one_rank(&r->o, &e)) dt_report(&e);
-  if (r->o.info || e.status) return e.status;
-  r->seed = (uint64_t)r->o.seed;
-  r->micro = p->ndata > 0 ? p->data[0].extent[0] : p->train.microbatch;
-  if (dt_cpu_level(p->cpu_level) < p->cpu_level) {
-    dt_fail(&e, DT_EXIT_MISFIT, "this processor lacks what the program was compiled for: x86-64-v%d",
-            p->cpu_level);
-    dt_report(&e);
-    return e.status;
-  }
+  a.first = dt_world.rank == 0;
   dt_signals_install();
-  dt_parallel_init((int)r->o.threads);
+  dt_parallel_init(threads_of(&a.r.o));
   run(&a, &e);
   return finish(&a, &e);
 }

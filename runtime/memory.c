@@ -15,58 +15,109 @@ static int64_t data_bytes(const DtProgram *p, int k) {
   return a->extent[0] * dt_data_row(a) * (int64_t)(a->type == DT_TYPE_F64 ? 8 : 4);
 }
 
-DtMemory dt_memory(const DtProgram *p) {
-  int64_t region = p->param_count * (int64_t)dt_type_size(p->type);
-  DtMemory m = {.params = region,
-                .grads = region,
-                .moments = region * p->nmoment,
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static int64_t largest_instance(const DtUnits *u) {
+  int64_t most = 0;
+  for (int64_t i = 0; i < u->ninstance; i++) most = larger(most, u->instance[i].count);
+  return most;
+}
+
+// Whole gradients are the model's state where they are summed in place, and else on their way to it.
+DtMemory dt_memory(const DtUnits *u, const DtProgram *p, const DtCut *cut, bool saves) {
+  int64_t size = (int64_t)dt_type_size(p->type);
+  DtSizes n = dt_sizes(u, p, cut);
+  DtMemory m = {.params = size * n.params,
+                .grads = size * (cut->each ? n.sums : n.grads),
+                .moments = size * n.moment * p->nmoment,
+                .gathered = size * n.gathered,
+                .reducing = size * (cut->each ? n.grads : 0),
                 .frame = p->frame_bytes};
   for (int k = 0; k < p->ndata; k++) m.batches += data_bytes(p, k);
-  m.total = m.params + m.grads + m.moments + m.frame + m.batches;
+  m.norm = (int64_t)sizeof(double) * (dt_norm_blocks(u, cut) + dt_shared_count(u, p, cut));
+  if (saves && cut->moments) m.collected = size * largest_instance(u);
+  m.total = m.params + m.grads + m.moments + m.gathered + m.reducing + m.frame + m.batches +
+            m.norm + m.collected;
   return m;
 }
 
 // Rounded up so that kernels may read a vector past the end.
 static size_t rounded(int64_t bytes) { return ((size_t)bytes + 64 + 4095) / 4096 * 4096; }
 
-static int allocate(void **out, int64_t bytes, DtError *e) {
+static int allocate(void *out, int64_t bytes, DtError *e) {
   void *p = mmap(NULL, rounded(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) return dt_fail_errno(e, DT_EXIT_OS, "no memory for", "the model's regions");
   dt_touch(p, rounded(bytes));
-  *out = p;
+  memcpy(out, &p, sizeof p);
   return 0;
+}
+
+// A region of a run: where its pointer is, and its bytes.
+typedef struct Region {
+  void *at; // a pointer to any type
+  int64_t bytes;
+  bool training; // only a run that takes steps needs it
+} Region;
+enum { MOST_REGIONS = 16 + DT_MAX_DATA };
+
+static int list_regions(DtRun *r, Region list[MOST_REGIONS]) {
+  const DtProgram *p = r->p;
+  DtZero *z = &r->zero;
+  int64_t size = (int64_t)dt_type_size(p->type);
+  DtSizes s = dt_sizes(&z->units, p, &z->cut);
+  DtMemory m = dt_memory(&z->units, p, &z->cut, r->o.save || r->o.export_to);
+  int n = 0;
+  list[n++] = (Region){&z->param, size * s.params, false};
+  list[n++] = (Region){&z->gathered, size * s.gathered, false};
+  list[n++] = (Region){&z->grad, size * s.grads, true};
+  list[n++] = (Region){&z->sum, size * s.sums, true};
+  for (int i = 0; i < p->nmoment; i++) list[n++] = (Region){&z->moment[i], size * s.moment, true};
+  list[n++] = (Region){&r->frame, m.frame, false};
+  for (int k = 0; k < p->ndata; k++) list[n++] = (Region){&r->buffer[k], data_bytes(p, k), false};
+  int64_t blocks = (int64_t)sizeof(double) * dt_norm_blocks(&z->units, &z->cut);
+  list[n++] = (Region){&r->partial, blocks, false};
+  list[n++] = (Region){&r->shared, m.norm - blocks, false};
+  list[n++] = (Region){&r->whole, m.collected, false};
+  return n;
+}
+
+// What all ranks of this machine need, or will soon, must fit: none is to be killed hours later.
+static int check_fits(const DtRun *r, int64_t need, DtError *e) {
+  int64_t have = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+  int ranks = dt_world.local_size > 1 ? dt_world.local_size : 1;
+  if (need <= have / ranks) return 0;
+  if (ranks == 1)
+    return dt_fail(e, DT_EXIT_OS, "%s needs %.2f GiB of memory, the machine has %.2f", r->p->model,
+                   (double)need / (1 << 30), (double)have / (1 << 30));
+  return dt_fail(e, DT_EXIT_OS, "%s needs %.2f GiB of memory a rank, the machine has %.2f for %d",
+                 r->p->model, (double)need / (1 << 30), (double)have / (1 << 30), ranks);
 }
 
 int dt_memory_allocate(DtRun *r, bool training, DtError *e) {
-  const DtProgram *p = r->p;
-  DtMemory m = dt_memory(p);
-  int64_t need = training ? m.total : m.total - m.grads - m.moments;
-  int64_t have = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
-  if (need > have)
-    return dt_fail(e, DT_EXIT_OS, "%s needs %.2f GiB of memory, the machine has %.2f", p->model,
-                   (double)need / (1 << 30), (double)have / (1 << 30));
-  if (allocate(&r->param, m.params, e) || allocate(&r->frame, m.frame, e)) return e->status;
-  for (int k = 0; k < p->ndata; k++)
-    if (allocate(&r->buffer[k], data_bytes(p, k), e)) return e->status;
-  if (!training) return 0;
-  if (allocate(&r->grad, m.grads, e)) return e->status;
-  for (int i = 0; i < p->nmoment; i++)
-    if (allocate(&r->moment[i], m.params, e)) return e->status;
+  Region list[MOST_REGIONS];
+  int n = list_regions(r, list);
+  int64_t need = 0;
+  for (int i = 0; i < n; i++) need += training || !list[i].training ? list[i].bytes : 0;
+  if (check_fits(r, need, e)) return e->status;
+  for (int i = 0; i < n; i++)
+    if (list[i].bytes > 0 && (training || !list[i].training) &&
+        allocate(list[i].at, list[i].bytes, e))
+      return e->status;
+  r->nshared = dt_shared_count(&r->zero.units, r->p, &r->zero.cut);
+  r->zero.grad_bytes = (size_t)(dt_sizes(&r->zero.units, r->p, &r->zero.cut).grads *
+                                (int64_t)dt_type_size(r->p->type));
   return 0;
 }
 
-static void drop(void **p, int64_t bytes) {
-  if (*p) munmap(*p, rounded(bytes));
-  *p = NULL;
-}
-
 void dt_memory_free(DtRun *r) {
-  DtMemory m = dt_memory(r->p);
-  drop(&r->param, m.params);
-  drop(&r->grad, m.grads);
-  for (int i = 0; i < DT_MAX_MOMENTS; i++) drop(&r->moment[i], m.params);
-  drop(&r->frame, m.frame);
-  for (int k = 0; k < r->p->ndata; k++) drop(&r->buffer[k], data_bytes(r->p, k));
+  Region list[MOST_REGIONS];
+  if (!r->zero.p) return;
+  for (int i = list_regions(r, list) - 1; i >= 0; i--) {
+    void *p, *none = NULL;
+    memcpy(&p, list[i].at, sizeof p);
+    if (p) munmap(p, rounded(list[i].bytes));
+    memcpy(list[i].at, &none, sizeof none);
+  }
 }
 
 int64_t dt_memory_resident(void) {

@@ -56,12 +56,16 @@ static const Option options[] = {
     {"log", "FILE", TEXT, F(log), 0, "a JSON record a step, one a line"},
     {"profile", "FILE", TEXT, F(profile), 0, "a Chrome trace of the steps (JSON)"},
     {"info", NULL, FLAG, F(info), 0, "print what this program is (JSON) and end"},
-    {"dry-run", NULL, FLAG, F(dry_run), 0, "allocate, check all data, print the plan, end"},
+    {"dry-run", NULL, FLAG, F(dry_run), 0,
+     "start the ranks, allocate, check all data, print the\nplan, end"},
     {"quiet", NULL, FLAG, F(quiet), 0, "no progress on stdout"},
     {NULL, NULL, FLAG, 0, 0, "Machine"},
-    {"threads", "N", COUNT, F(threads), 0, "threads (default: the processors it may use)"},
-    {"ranks", "N", POSITIVE, F(ranks), 0, "this build runs one rank"},
-    {"timeout", "SECONDS", RATE, F(timeout), 0, "for a silent peer; one rank has none"},
+    {"threads", "N", COUNT, F(threads), 0,
+     "of each rank (default: the processors it may use,\nover the ranks of this machine)"},
+    {"ranks", "N", POSITIVE, F(ranks), 0,
+     "start N ranks on this machine (default: what the\nlauncher's environment says, or one)"},
+    {"timeout", "SECONDS", RATE, F(timeout), 0,
+     "for a silent peer (default: 100, or ten steps\nwhere that is more)"},
     {"version", NULL, FLAG, F(version), 0, "print the model's name and build"},
     {"help", NULL, FLAG, F(help), 0, "print this"},
 };
@@ -190,23 +194,6 @@ int dt_options_parse(DtOptions *o, const DtProgram *p, int argc, char **argv, Dt
   return combinations(o, p, e);
 }
 
-int dt_options_one_rank(const DtOptions *o, DtError *e) {
-  if (o->ranks > 1)
-    return dt_fail(e, DT_EXIT_MISFIT, "--ranks %lld: this build runs one rank",
-                   (long long)o->ranks);
-  static const char *const worlds[] = {"WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE",
-                                       "PMI_SIZE"};
-  for (size_t i = 0; !o->ranks && i < sizeof worlds / sizeof *worlds; i++) {
-    const char *v = getenv(worlds[i]);
-    if (v && strtoll(v, NULL, 10) > 1)
-      return dt_fail(e, DT_EXIT_MISFIT, "%s=%s: this build runs one rank", worlds[i], v);
-  }
-  const char *rank = getenv("RANK");
-  if (!o->ranks && rank && strtoll(rank, NULL, 10) > 0)
-    return dt_fail(e, DT_EXIT_MISFIT, "RANK=%s: this build runs one rank", rank);
-  return 0;
-}
-
 void dt_options_help(const DtProgram *p) {
   printf("usage: train [options]\n\nTrains %s, as its train block says.\n", p->model);
   for (int i = 0; i < NOPTIONS; i++) {
@@ -225,7 +212,8 @@ void dt_options_help(const DtProgram *p) {
     }
   }
   printf("\nExit status: 0; 64 usage; 65 bad data, weights or checkpoint; 66 input missing;\n"
-         "71 the system refuses; 73 cannot create output; 74 input or output failed;\n"
-         "75 stopped by a signal, start again with --resume; 78 the launch does not fit;\n"
-         "79 loss or gradient norm not finite.\n");
+         "69 a peer was lost; 71 the system refuses; 73 cannot create output; 74 input or\n"
+         "output failed; 75 stopped by a signal and saved, start again with --resume;\n"
+         "76 ranks disagree; 78 the launch does not fit; 79 loss or gradient norm not\n"
+         "finite.\n");
 }

@@ -15,7 +15,7 @@ typedef struct DtOptions {
   int64_t keep;           // 0: all
   int64_t eval_samples;   // 0: all
   int64_t sample;         // tokens to generate
-  int64_t threads;        // 0: all processors
+  int64_t threads;        // of a rank; 0: its share of the processors
   int64_t ranks;          // 0: the environment says
   double lr, temperature, timeout;
   bool no_shuffle, eval_only, info, dry_run, quiet, help, version;
@@ -25,9 +25,6 @@ typedef struct DtOptions {
 // Reads argv over the program's own settings. 64 with a message, and a did-you-mean, for what is
 // not understood.
 int dt_options_parse(DtOptions *o, const DtProgram *p, int argc, char **argv, DtError *e);
-// Refuses (78) a launch with several ranks, whether an option or the launcher's environment asks
-// for it.
-int dt_options_one_rank(const DtOptions *o, DtError *e);
 void dt_options_help(const DtProgram *p);
 
 #endif

@@ -16,6 +16,14 @@ typedef enum DtDataKind { DT_DATA_NONE, DT_DATA_TOKENS, DT_DATA_BYTES, DT_DATA_A
 typedef enum DtOptimizer { DT_SGD, DT_ADAM, DT_ADAMW } DtOptimizer;
 typedef enum DtSchedule { DT_CONSTANT, DT_LINEAR, DT_COSINE, DT_INVSQRT } DtSchedule;
 
+// How a parameter lies over an axis of n ranks: position p of dimension `dim`, counted from the first
+// that is no stack's, belongs to rank p / block % n. block 0: every rank has all of it.
+typedef struct DtShard {
+  int dim;
+  int64_t block;
+} DtShard;
+enum { DT_STATIC_AXES = 2 }; // tp, cp
+
 // One parameter tensor; stored at `offset` elements in each of the parameter, gradient and moment
 // regions. A stacked parameter ("blocks.*.attn.qkv.weight", nstack leading extents) is written to
 // weight files as one tensor for each layer, its stars replaced by numbers.
@@ -28,7 +36,17 @@ typedef struct DtParam {
   DtInit init;
   double init_a, init_b; // normal: mean, deviation; uniform: low, high; const: value
   bool decay;
+  int stack; // 1 + number in DtProgram.stack: `offset` is that of layer 0; or 0: all layers lie together
+  DtShard shard[DT_STATIC_AXES]; // along tp and cp
 } DtParam;
+
+// A stack of equal layers that the program runs one by one: each layer's parameters lie together, so
+// that they can be gathered and reduced as one array.
+typedef struct DtStack {
+  const char *name; // "blocks"
+  int64_t count; // layers
+  int64_t offset, stride; // elements: layer l is [offset + l * stride, offset + (l + 1) * stride)
+} DtStack;
 
 // One data argument of the model: what one microbatch of it looks like.
 typedef struct DtData {
@@ -63,11 +81,13 @@ typedef struct DtCall {
   void *param, *grad; // regions, all parameters at their offsets
   void *moment[DT_MAX_MOMENTS]; // regions of the optimizer's state
   void *frame; // DtProgram.frame_bytes of scratch, contents not kept between calls
-  void *out; // real results: count: ntotal; step, eval: loss, metrics; norm: 1; sample: logits[T, V]
-  // real: update's lr, correct1, correct2 (1 - beta^step of both betas, step from 1), scale
+  void *out; // real results: count: ntotal; step, eval: loss, metrics; sample: logits[T, V]
+  // real: update's lr, correct1 and root2 (1 - beta1^step and sqrt(1 - beta2^step), step from 1), decay
+  // (the parameter's weight decay), scale
   const void *scalar;
   uint64_t seed, step; // keys of random numbers; step is 1 in the first (0 is initialisation's)
   bool fresh; // step, if DtProgram.stores_grad: grad holds nothing yet, so the first contribution is stored
+  struct DtZero *zero; // where the layers' parameters and gradients are (runtime/zero.h); NULL: in param and grad
 } DtCall;
 typedef void DtEntry(const DtCall *call);
 
@@ -90,12 +110,22 @@ typedef struct DtProgram {
   int64_t param_count; // elements in a region, offsets included
   int64_t frame_bytes;
   bool stores_grad; // step heeds DtCall.fresh; otherwise grad must be zeros before a batch's first step
-  // Each works on one microbatch. count may be NULL (ntotal 0). step ADDS to grad. update: sgd with
-  // momentum and adam(w) read and write moments; scale multiplies gradients (clipping).
-  DtEntry *count, *step, *eval, *norm, *update, *sample;
+  // Each works on one microbatch. count may be NULL (ntotal 0). step ADDS to grad. update steps the
+  // update_piece elements at call->param, with their gradients and moments, on the calling thread (many
+  // threads call it); sgd with momentum and adam(w) read and write moments; scale multiplies gradients
+  // (clipping).
+  DtEntry *count, *step, *eval, *update, *sample;
   int64_t sample_length, sample_vocab; // sample: T and V; NULL sample: not a model over tokens
   const char *listing; // the program's buffers and functions, as --info prints them
   int tp, cp, pp; // mesh degrees that the program was compiled for; 0 means 1
+  int update_piece; // elements
+  int nstack;
+  const DtStack *stack; // after the parameters that are in none
+  // What is cut over the ranks that replicate the parameters: 0 nothing; 1 the optimizer's state; 2
+  // gradients too; 3 parameters too. In groups of zero_group ranks (0: all of them in one).
+  int zero, zero_group;
+  bool accumulate_each; // gradients are reduced at every microbatch, not once a step
+  bool gather_once; // zero 3: gathered parameters are kept for the step
 } DtProgram;
 
 extern const DtProgram dt_program;

@@ -5,6 +5,7 @@
 #include "runtime/data.h"
 #include "runtime/options.h"
 #include "runtime/program.h"
+#include "runtime/zero.h"
 
 typedef struct DtRun {
   const DtProgram *p;
@@ -15,13 +16,19 @@ typedef struct DtRun {
       val_total[DT_MAX_TOTALS]; // over the whole validation set; they are functions of data alone
   bool val_totalled;
   // Memory: allocated once, before the first step.
-  void *param, *grad, *moment[DT_MAX_MOMENTS]; // regions of param_count reals
-  void *frame, *buffer[DT_MAX_DATA];           // a microbatch of each data argument
-  int64_t micro;                               // samples in a microbatch
+  DtZero zero;                       // parameters, gradients and moments, or this rank's pieces
+  void *frame, *buffer[DT_MAX_DATA]; // a microbatch of each data argument
+  double *partial, *shared;          // of the norm: of blocks; what ranks sum once a step
+  int64_t nshared;
+  void *whole;   // the largest tensor, where it must be collected to be written; or NULL
+  int64_t micro; // samples in a microbatch
   // What a checkpoint holds besides regions.
   int64_t step;    // optimizer steps done
   int64_t samples; // training samples used
   uint64_t seed;
+  // What the ranks have agreed on at the end of the last step: a signal that asks for a stop, and a
+  // rank's own failure (to write the log), each 0 or the number. `trouble` is this rank's.
+  int stop, trouble, failed;
 } DtRun;
 
 static inline size_t dt_type_size(DtType type) { return type == DT_TYPE_F64 ? 8 : 4; }
@@ -33,11 +40,13 @@ static inline void dt_set(const DtProgram *p, void *at, int64_t i, double v) {
   else ((float *)at)[i] = (float)v;
 }
 
-// runtime/memory.c
+// runtime/memory.c: bytes of one rank
 typedef struct DtMemory {
-  int64_t params, grads, moments, frame, batches, total; // bytes
+  int64_t params, grads, moments; // the model's state, as ZeRO cuts it
+  int64_t gathered, reducing;     // parameters, and gradients, that are whole for a while
+  int64_t frame, batches, norm, collected, total;
 } DtMemory;
-DtMemory dt_memory(const DtProgram *p);
+DtMemory dt_memory(const DtUnits *u, const DtProgram *p, const DtCut *cut, bool saves);
 // Allocates and touches what `r` needs: all of it, or without gradients and moments for a run of no
 // steps. 71 where the machine has less.
 int dt_memory_allocate(DtRun *r, bool training, DtError *e);
@@ -46,6 +55,14 @@ int64_t dt_memory_resident(void);         // the process's high-water mark in by
 // By all threads, past the caches; p is aligned to 16 bytes.
 void dt_fill_zero(void *p, size_t bytes);
 
+// runtime/update.c
+// part[i * stride] += the sum of squares, in double, of this rank's piece of instance i's gradient.
+// `partial` holds dt_norm_blocks numbers.
+void dt_norm_parts(const DtZero *z, double *partial, double *part, int64_t stride);
+int64_t dt_norm_blocks(const DtUnits *u, const DtCut *cut); // of one unit, at most
+// Steps what this rank owns by the optimizer's formula; gradients are multiplied by `scale` first.
+void dt_update(DtRun *r, double rate, double scale);
+
 // runtime/step.c
 typedef struct DtResult {
   double loss, metric[DT_MAX_METRICS];
@@ -53,11 +70,23 @@ typedef struct DtResult {
   int64_t samples;
   double seconds;
 } DtResult;
+// Numbers that ranks sum at the end of a step: results, flags, squares of the gradient's norm.
+int64_t dt_shared_count(const DtUnits *u, const DtProgram *p, const DtCut *cut);
 // One optimizer step over the next `batch` samples. 79 where loss or norm is not finite: then
 // nothing is stepped.
 int dt_step(DtRun *r, DtResult *result, DtError *e);
 // The loss and metrics over the validation set. Gives up (75) where a signal asks for a stop.
 int dt_evaluate(DtRun *r, DtResult *result, DtError *e);
+
+// The signal that this process got, or its parent of --ranks, and that asks for a stop; or 0.
+int dt_stop_wanted(void);
+
+// runtime/handshake.c
+// 76 where another rank runs another program, or with other settings or data.
+int dt_handshake(const DtRun *r, DtError *e);
+// A failure of any rank is everybody's: returns and sets the least status of all. The text stays
+// where it came from, and is empty on the other ranks.
+int dt_agree_on(DtError *e);
 
 // runtime/sample.c: writes o.sample tokens of text to stdout.
 int dt_sample(DtRun *r, DtError *e);

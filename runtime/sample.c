@@ -13,6 +13,7 @@ typedef struct {
   int32_t *token; // the window: [T], `used` of them
   int64_t used, length, vocab;
   bool bytes; // tokens are bytes of text
+  bool prints; // the other ranks only hold a part of the parameters
   void *logits;
 } Text;
 
@@ -25,6 +26,7 @@ static void append(Text *t, int32_t token) {
 }
 
 static void put(const Text *t, int32_t token) {
+  if (!t->prints) return;
   if (t->bytes) putchar(token);
   else printf("%d ", token);
 }
@@ -77,7 +79,6 @@ static int generate(DtRun *r, Text *t, DtError *e) {
   const DtProgram *p = r->p;
   DtCall call = {.data = {t->token},
                  .batch = 1,
-                 .param = r->param,
                  .frame = r->frame,
                  .out = t->logits,
                  .seed = r->seed,
@@ -86,17 +87,23 @@ static int generate(DtRun *r, Text *t, DtError *e) {
   for (int64_t i = 0; i < r->o.sample; i++) {
     // The rest of the window holds old tokens; a causal model does not look there.
     dt_trace_begin("sample");
+    dt_zero_begin(&r->zero, &call);
     p->sample(&call);
     dt_trace_end("sample");
     int32_t next = choose(p, t, r->o.temperature,
                           dt_uniform((uint64_t)r->o.seed, 0, dt_site("sample"), 0, (uint64_t)i));
     append(t, next);
     put(t, next);
-    if (fflush(stdout) != 0) return dt_fail_errno(e, DT_EXIT_IO, "cannot write", "the text");
-    if (dt_stop_signal())
-      return dt_fail(e, DT_EXIT_STOPPED, "stopped by %s", dt_signal_name(dt_stop_signal()));
+    int failed = fflush(stdout) != 0;
+    r->stop = dt_stop_wanted();
+    if (r->zero.cut.params) {
+      failed = dt_agree(failed);
+      r->stop = dt_agree(r->stop);
+    }
+    if (failed) return dt_fail_errno(e, DT_EXIT_IO, "cannot write", "the text");
+    if (r->stop) return dt_fail(e, DT_EXIT_STOPPED, "stopped by %s", dt_signal_name(r->stop));
   }
-  putchar('\n');
+  if (t->prints) putchar('\n');
   return 0;
 }
 
@@ -104,6 +111,7 @@ int dt_sample(DtRun *r, DtError *e) {
   const DtProgram *p = r->p;
   Text t = {.length = p->sample_length,
             .vocab = p->sample_vocab,
+            .prints = dt_world.rank == 0,
             .bytes = p->train.data == DT_DATA_BYTES || p->sample_vocab <= 256};
   t.token = calloc((size_t)t.length + 16, sizeof *t.token);
   t.logits =

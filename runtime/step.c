@@ -1,6 +1,6 @@
 // An optimizer step over a batch in microbatches, and validation. A batch is summed over its
-// microbatches in order, in double precision, so that the result does not depend on anything but
-// the data.
+// microbatches in order and then over ranks in order, in double precision, so that the result does
+// not depend on anything but the data and the layout.
 #define _GNU_SOURCE
 #include "runtime/run.h"
 #include "runtime/schedule.h"
@@ -8,6 +8,7 @@
 #include "runtime/trace.h"
 
 #include <math.h>
+#include <signal.h>
 #include <string.h>
 
 // A batch: `count` samples of a set from position `from` on.
@@ -16,18 +17,37 @@ typedef struct {
   int64_t from, count;
   bool shuffle;
   bool stoppable; // a signal ends it early
+  bool gradients;
 } Batch;
 
 enum { MOST_RESULTS = 1 + DT_MAX_METRICS + DT_MAX_TOTALS };
 
+// What ranks sum at the end of a step: results, then flags, then an element for each instance and
+// owner of a piece of it. Where only some ranks have something to say the others add zeros, which
+// change no bit.
+enum { SHARED_TERM = 1 + DT_MAX_METRICS, SHARED_INT, SHARED_TROUBLE, SHARED_NORM };
+
 double dt_seconds(void) { return 1e-9 * (double)dt_nanoseconds(); }
+
+// The microbatches of this rank: [first, first + each) of those of the whole batch, in order; what
+// lies past its end is padding.
+typedef struct {
+  int64_t first, each;
+} Share;
+
+static Share share_of(const DtRun *r, const Batch *b) {
+  int64_t all = (b->count + r->micro - 1) / r->micro, n = dt_world.degree[DT_AXIS_DP];
+  Share s = {.each = (all + n - 1) / n};
+  s.first = s.each * dt_world.coord[DT_AXIS_DP];
+  return s;
+}
 
 // Fills the buffers with samples [first, first + micro) of the batch. Rows past its end repeat a
 // sample of it: `batch` gives them weight 0, and any values that are in range will do.
 static int load(DtRun *r, const Batch *b, int64_t first, DtError *e) {
   dt_trace_begin("load");
   for (int64_t row = 0; row < r->micro; row++) {
-    int64_t i = first + row < b->count ? first + row : first;
+    int64_t i = first + row < b->count ? first + row : first < b->count ? first : 0;
     int64_t sample = dt_dataset_sample(b->set, b->from + i, r->seed, b->shuffle);
     if (dt_dataset_row(b->set, sample, row, r->buffer, e)) return e->status;
   }
@@ -35,32 +55,63 @@ static int load(DtRun *r, const Batch *b, int64_t first, DtError *e) {
   return 0;
 }
 
-// Runs `entry` over the batch's microbatches and adds up its first n results.
+int dt_stop_wanted(void) {
+  int parent = dt_comm_stop_request();
+  return dt_stop_signal() ? dt_stop_signal() : parent;
+}
+
+// Runs `entry` over this rank's microbatches of the batch and adds up its first n results.
 static int over_batch(DtRun *r, DtEntry *entry, const char *name, const Batch *b, const void *total,
                       int n, double *sum, DtError *e) {
   const DtProgram *p = r->p;
   double out[MOST_RESULTS]; // of either real type
+  Share s = share_of(r, b);
   DtCall call = {.batch = (int32_t)b->count,
                  .total = total,
-                 .param = r->param,
-                 .grad = r->grad,
                  .frame = r->frame,
                  .out = out,
                  .seed = r->seed,
                  .step = (uint64_t)r->step + 1};
   for (int k = 0; k < p->ndata; k++) call.data[k] = r->buffer[k];
   for (int i = 0; i < n; i++) sum[i] = 0;
-  for (int64_t first = 0; first < b->count; first += r->micro) {
+  for (int64_t k = 0; k < s.each; k++) {
+    int64_t first = (s.first + k) * r->micro;
     if (load(r, b, first, e)) return e->status;
     call.first = (int32_t)first;
-    call.fresh = first == 0;
     memset(out, 0, sizeof out);
     dt_trace_begin(name);
+    if (b->gradients) dt_zero_begin_step(&r->zero, &call, k == 0, k == s.each - 1);
+    else if (entry != p->count) dt_zero_begin(&r->zero, &call);
     entry(&call);
+    if (b->gradients) dt_zero_end_step(&r->zero);
     dt_trace_end(name);
     for (int i = 0; i < n; i++) sum[i] += dt_get(p, out, i);
-    if (b->stoppable && dt_stop_signal()) return dt_fail(e, DT_EXIT_STOPPED, "stopped by a signal");
+    if (!b->stoppable) continue;
+    if ((r->stop = dt_agree(dt_stop_wanted())))
+      return dt_fail(e, DT_EXIT_STOPPED, "stopped by a signal");
   }
+  return 0;
+}
+
+// One of the ranks that hold the same results, or parts of one result, gives them to the sum.
+static bool gives_results(void) {
+  return dt_world.coord[DT_AXIS_TP] == 0 && dt_world.coord[DT_AXIS_CP] == 0 &&
+         dt_world.coord[DT_AXIS_PP] == 0;
+}
+
+// v[0, n) = their sums over all ranks, in rank order.
+static void sum_over_ranks(double *v, int64_t n, const char *what) {
+  unsigned all = 1u << DT_AXIS_TP | 1u << DT_AXIS_CP | 1u << DT_AXIS_DP | 1u << DT_AXIS_PP;
+  if (dt_world.size == 1) return;
+  DtNote note = {what, -1, NULL};
+  dt_wait(dt_all_reduce(dt_group(all), DT_TYPE_F64, DT_SUM, v, v, n, note));
+}
+
+static int over_world(DtRun *r, DtEntry *entry, const char *name, const Batch *b, const void *total,
+                      int n, double *sum, DtError *e) {
+  if (over_batch(r, entry, name, b, total, n, sum, e)) return e->status;
+  for (int i = 0; i < n && !gives_results(); i++) sum[i] = 0;
+  sum_over_ranks(sum, n, name);
   return 0;
 }
 
@@ -73,37 +124,47 @@ static void take(const DtProgram *p, DtResult *result, const double *sum) {
   for (int i = 0; i < p->nmetric; i++) result->metric[i] = sum[1 + i];
 }
 
-static double grad_norm(DtRun *r) {
-  double out[1] = {0};
-  DtCall call = {.param = r->param,
-                 .grad = r->grad,
-                 .frame = r->frame,
-                 .out = out,
-                 .seed = r->seed,
-                 .step = (uint64_t)r->step + 1};
+int64_t dt_shared_count(const DtUnits *u, const DtProgram *p, const DtCut *cut) {
+  return SHARED_NORM + u->ninstance * (p->tp > 1 ? p->tp : 1) * cut->owners;
+}
+
+// Adds this rank's squares to the shared numbers; of ranks that hold the same pieces one does.
+static void share_norm(DtRun *r) {
+  const DtZero *z = &r->zero;
+  int tp = dt_world.degree[DT_AXIS_TP];
+  if (z->across->me != 0) return;
+  int64_t member = (int64_t)dt_world.coord[DT_AXIS_TP] * z->cut.owners + z->shard->me;
+  dt_norm_parts(z, r->partial, r->shared + SHARED_NORM + member, tp * (int64_t)z->cut.owners);
+}
+
+// The end of a step's passes: gradients are reduced, and all ranks know the loss, the norm, and what
+// was asked of any of them.
+static void finish_passes(DtRun *r, const double *sum, DtResult *result) {
+  int n = 1 + r->p->nmetric, stop = dt_stop_wanted();
+  memset(r->shared, 0, (size_t)r->nshared * sizeof *r->shared);
+  dt_zero_finish(&r->zero);
   dt_trace_begin("norm");
-  r->p->norm(&call);
+  share_norm(r);
+  for (int i = 0; i < n && gives_results(); i++) r->shared[i] = sum[i];
+  r->shared[SHARED_TERM] = stop == SIGTERM;
+  r->shared[SHARED_INT] = stop == SIGINT;
+  r->shared[SHARED_TROUBLE] = r->trouble;
+  sum_over_ranks(r->shared, r->nshared, "loss, norm and flags");
+  r->stop = r->shared[SHARED_TERM] > 0 ? SIGTERM : r->shared[SHARED_INT] > 0 ? SIGINT : 0;
+  r->failed = (int)r->shared[SHARED_TROUBLE];
+  result->norm = 0;
+  for (int64_t i = SHARED_NORM; i < r->nshared; i++) result->norm += r->shared[i];
+  result->norm = sqrt(result->norm);
+  take(r->p, result, r->shared);
   dt_trace_end("norm");
-  return sqrt(dt_get(r->p, out, 0));
 }
 
 static void update(DtRun *r, double rate, double norm) {
   const DtTrain *t = &r->p->train;
   // The small number is PyTorch's (clip_grad_norm_), so that clipped runs compare.
   double scale = t->clip > 0 && norm > t->clip ? t->clip / (norm + 1e-6) : 1;
-  double v[4] = {rate, dt_bias_correction(t->beta1, r->step + 1),
-                 dt_bias_correction(t->beta2, r->step + 1), scale};
-  double scalar[4];
-  as_real(r->p, scalar, v, 4);
-  DtCall call = {.param = r->param,
-                 .grad = r->grad,
-                 .frame = r->frame,
-                 .scalar = scalar,
-                 .seed = r->seed,
-                 .step = (uint64_t)r->step + 1};
-  for (int i = 0; i < r->p->nmoment; i++) call.moment[i] = r->moment[i];
   dt_trace_begin("update");
-  r->p->update(&call);
+  dt_update(r, rate, scale);
   dt_trace_end("update");
 }
 
@@ -111,15 +172,15 @@ int dt_step(DtRun *r, DtResult *result, DtError *e) {
   const DtProgram *p = r->p;
   const DtTrain *t = &p->train;
   double began = dt_seconds(), sum[MOST_RESULTS], total[DT_MAX_TOTALS];
-  Batch b = {&r->train, r->samples, r->o.batch, !r->o.no_shuffle, false};
+  Batch b = {&r->train, r->samples, r->o.batch, !r->o.no_shuffle, false, false};
+  dt_comm_step(r->step + 1);
   if (p->count) {
-    if (over_batch(r, p->count, "count", &b, NULL, p->ntotal, sum, e)) return e->status;
+    if (over_world(r, p->count, "count", &b, NULL, p->ntotal, sum, e)) return e->status;
     as_real(p, total, sum, p->ntotal);
   }
-  if (!p->stores_grad) dt_fill_zero(r->grad, (size_t)p->param_count * dt_type_size(p->type));
+  b.gradients = true;
   if (over_batch(r, p->step, "step", &b, total, 1 + p->nmetric, sum, e)) return e->status;
-  take(p, result, sum);
-  result->norm = grad_norm(r);
+  finish_passes(r, sum, result);
   result->rate = dt_rate(t->schedule, r->o.lr, t->warmup, r->o.schedule_steps, t->final, r->step);
   result->samples = r->o.batch;
   bool finite = isfinite(result->loss) && isfinite(result->norm);
@@ -140,15 +201,16 @@ int dt_evaluate(DtRun *r, DtResult *result, DtError *e) {
   double began = dt_seconds(), sum[MOST_RESULTS], total[DT_MAX_TOTALS];
   int64_t count = r->val.count;
   if (r->o.eval_samples > 0 && r->o.eval_samples < count) count = r->o.eval_samples;
-  // Samples are numbered in int32 within a batch, and here the whole set is one.
-  if (count > INT32_MAX - r->micro) count = INT32_MAX - r->micro;
-  Batch b = {&r->val, 0, count, false, true};
+  // Samples are numbered in int32 within a batch, and here the whole set, with padding, is one.
+  int64_t most = INT32_MAX - (dt_world.degree[DT_AXIS_DP] + 1) * r->micro;
+  if (count > most) count = most;
+  Batch b = {&r->val, 0, count, false, true, false};
   if (p->count && !r->val_totalled) {
-    if (over_batch(r, p->count, "count", &b, NULL, p->ntotal, r->val_total, e)) return e->status;
+    if (over_world(r, p->count, "count", &b, NULL, p->ntotal, r->val_total, e)) return e->status;
     r->val_totalled = true;
   }
   as_real(p, total, r->val_total, p->ntotal);
-  if (over_batch(r, p->eval, "eval", &b, total, 1 + p->nmetric, sum, e)) return e->status;
+  if (over_world(r, p->eval, "eval", &b, total, 1 + p->nmetric, sum, e)) return e->status;
   take(p, result, sum);
   result->samples = count;
   result->seconds = dt_seconds() - began;

@@ -7,12 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int64_t layers(const DtParam *p) {
-  int64_t n = 1;
-  for (int i = 0; i < p->nstack; i++) n *= p->extent[i];
-  return n;
-}
-
 // The parameter's name with its stars replaced by the positions in the stacks. `out` may be NULL:
 // then only the length is told.
 static size_t layer_name(char *out, const DtParam *p, int64_t layer) {
@@ -42,22 +36,20 @@ int dt_names_make(DtNames *names, const DtProgram *p, DtError *e) {
   int64_t n = 0;
   size_t bytes = 0;
   for (int i = 0; i < p->nparam; i++)
-    for (int64_t l = 0; l < layers(&p->param[i]); l++, n++)
+    for (int64_t l = 0; l < dt_param_slices(&p->param[i]); l++, n++)
       bytes += layer_name(NULL, &p->param[i], l);
   names->tensor = calloc(n ? (size_t)n : 1, sizeof *names->tensor);
-  names->offset = calloc(n ? (size_t)n : 1, sizeof *names->offset);
   names->text = malloc(bytes + 1);
-  if (!names->tensor || !names->offset || !names->text) {
+  if (!names->tensor || !names->text) {
     dt_names_free(names);
     return dt_fail(e, DT_EXIT_OS, "no memory for %lld names", (long long)n);
   }
   char *text = names->text;
   for (int i = 0; i < p->nparam; i++) {
     const DtParam *a = &p->param[i];
-    int64_t nlayers = layers(a), each = a->count / nlayers;
+    int64_t nlayers = dt_param_slices(a), each = a->count / nlayers;
     for (int64_t l = 0; l < nlayers; l++) {
-      DtTensor *t = &names->tensor[names->n];
-      names->offset[names->n++] = a->offset + l * each;
+      DtTensor *t = &names->tensor[names->n++];
       t->name = text;
       text += layer_name(text, a, l);
       t->type = p->type == DT_TYPE_F64 ? DT_ST_F64 : DT_ST_F32;
@@ -71,7 +63,6 @@ int dt_names_make(DtNames *names, const DtProgram *p, DtError *e) {
 
 void dt_names_free(DtNames *names) {
   free(names->tensor);
-  free(names->offset);
   free(names->text);
   memset(names, 0, sizeof *names);
 }
@@ -80,21 +71,24 @@ typedef struct {
   const DtParam *a;
   uint64_t seed;
   DtType type;
+  int64_t first; // of the parameter's elements, the one at `out`
   char *out;
 } Init;
 
 static void init_part(void *const *arg, int64_t begin, int64_t end) {
   const Init *x = arg[0];
-  dt_init_fill(x->a, x->seed, x->type, begin, end - begin,
+  dt_init_fill(x->a, x->seed, x->type, x->first + begin, end - begin,
                x->out + (size_t)begin * dt_type_size(x->type));
 }
 
-void dt_weights_init(const DtProgram *p, uint64_t seed, void *region) {
-  for (int i = 0; i < p->nparam; i++) {
-    const DtParam *a = &p->param[i];
-    Init x = {a, seed, p->type, (char *)region + (size_t)a->offset * dt_type_size(p->type)};
+void dt_weights_init(DtRun *r) {
+  const DtUnits *u = &r->zero.units;
+  for (int64_t i = 0; i < u->ninstance; i++) {
+    const DtInstance *s = &u->instance[i];
+    DtPart part = dt_instance_part(&r->zero, DT_PARAM, i);
+    Init x = {&r->p->param[s->param], r->seed, r->p->type, s->layer * s->count + part.lo, part.at};
     void *arg[] = {&x};
-    dt_parallel(init_part, arg, a->count, 1 << 16);
+    dt_parallel(init_part, arg, part.hi - part.lo, 1 << 16);
   }
 }
 
@@ -149,29 +143,31 @@ static int check_tensors(const DtNames *names, const DtWeights *w, const char *p
   return 0;
 }
 
-int dt_weights_load(const DtNames *names, const DtProgram *p, void *region, const char *path,
-                    DtError *e) {
+int dt_weights_load(const DtNames *names, DtRun *r, DtRegion region, const char *path, DtError *e) {
   DtWeights w;
   int status = dt_weights_open(&w, path, e);
   if (!status) status = check_tensors(names, &w, path, e);
   for (int64_t i = 0; i < names->n && !status; i++) {
     const DtTensor *t = dt_weights_find(&w, names->tensor[i].name);
-    dt_tensor_read(t, 0, t->count, p->type,
-                   (char *)region + names->offset[i] * (int64_t)dt_type_size(p->type));
+    DtPart part = dt_instance_part(&r->zero, region, i);
+    dt_tensor_read(t, part.lo, part.hi - part.lo, r->p->type, part.at);
   }
   dt_weights_close(&w);
   return status;
 }
 
-int dt_weights_save(const DtNames *names, const DtProgram *p, const void *region, const char *path,
+int dt_weights_save(const DtNames *names, DtRun *r, DtRegion region, const char *path,
                     int64_t *bytes, uint64_t *hash, DtError *e) {
   DtOut o;
-  if (dt_out_open(&o, path, e)) return e->status;
-  int64_t size = (int64_t)dt_type_size(p->type);
-  dt_weights_header(&o, names->tensor, names->n, p->type);
-  for (int64_t i = 0; i < names->n; i++)
-    dt_out_write(&o, (const char *)region + names->offset[i] * size,
-                 (size_t)(names->tensor[i].count * size));
+  bool writes = dt_world.rank == 0 && !dt_out_open(&o, path, e);
+  int64_t size = (int64_t)dt_type_size(r->p->type);
+  dt_zero_settle(&r->zero);
+  if (writes) dt_weights_header(&o, names->tensor, names->n, r->p->type);
+  for (int64_t i = 0; i < names->n; i++) {
+    const void *whole = dt_zero_collect(&r->zero, region, i, 0, r->whole);
+    if (writes) dt_out_write(&o, whole, (size_t)(names->tensor[i].count * size));
+  }
+  if (!writes) return e->status;
   int status = dt_out_close(&o, e);
   if (bytes) *bytes = (int64_t)o.bytes;
   if (hash) *hash = dt_hash_end(&o.hash);

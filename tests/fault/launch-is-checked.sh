@@ -25,21 +25,24 @@ refused "takes a number" --lr -1
 refused "takes no value" --quiet=1
 refused "needs --save" --keep 3
 refused "not a model over tokens" --sample 5
-expect 78 "$TRAIN" --ranks 2
-says "this build runs one rank" err.txt
-expect 78 env WORLD_SIZE=2 RANK=0 "$TRAIN" --steps 2
-says "WORLD_SIZE=2" err.txt
-expect 78 env OMPI_COMM_WORLD_SIZE=4 "$TRAIN" --steps 2
+expect 0 "$TRAIN" --ranks 2 --steps 2
+says "2 ranks of" out.txt
 expect 0 env WORLD_SIZE=1 RANK=0 "$TRAIN" --steps=2 --quiet
 expect 0 "$TRAIN" --ranks 1 --timeout 60 --threads=2 --steps 2
 expect 0 "$TRAIN" --dry-run
 says "batch +8 samples: 3 microbatches of 3, the last with 2" out.txt
+expect 0 "$TRAIN" --dry-run --ranks 3
+says "ranks +3: tp 1 x cp 1 x dp 3 x pp 1, 1 microbatches each" out.txt
+expect 0 "$TRAIN" --info --ranks 4
+python3 -c 'import json
+i = json.load(open("out.txt"))
+assert i["layout"]["ranks"] == 4 and i["layout"]["dp"] == 4, i["layout"]'
 expect 0 "$TRAIN" --info
 python3 -c 'import json
 i = json.load(open("out.txt"))
 assert i["parameters"] == 19 and i["layout"]["ranks"] == 1 and i["build"] and i["precision"] == "fp32", i
 m = i["memory"]
-assert m["total"] == m["parameters"] + m["gradients"] + m["moments"] + m["frame"] + m["batches"], m
+assert m["total"] == sum(m[k] for k in m["formula"].split(" + ")), m
 assert i["kernels"][0]["name"] == "linear_fwd", i'
 
 # A pipe gets plain lines; a terminal one that is written over.

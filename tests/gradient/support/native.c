@@ -6,6 +6,7 @@
 
 #include "codegen/kernel.h"
 #include "codegen/link.h"
+#include "runtime/zero.h"
 #include "tests/gradient/support/case.h"
 
 enum { GUARD = 4096 };
@@ -85,8 +86,18 @@ typedef struct Batch {
   const DtProgram *p;
   const Inputs *in;
   Region data[DT_MAX_DATA], total, param, grad, frame, out;
+  DtZero *zero;
   DtCall call;
 } Batch;
+
+// Element e of parameter i, all layers counted, in a region.
+static int64_t place(const DtProgram *p, int i, int64_t e) {
+  const DtParam *a = &p->param[i];
+  if (!a->stack) return a->offset + e;
+  const DtStack *s = &p->stack[a->stack - 1];
+  int64_t layer = a->count / s->count;
+  return a->offset + e / layer * s->stride + e % layer;
+}
 
 static Batch batch_new(const Case *c, const DtProgram *p, const Inputs *in) {
   Batch b = {.c = c, .p = p, .in = in};
@@ -103,9 +114,18 @@ static Batch batch_new(const Case *c, const DtProgram *p, const Inputs *in) {
   b.out = region_new(most * size);
   for (int i = 0; i < p->nparam; i++)
     for (int64_t e = 0; e < p->param[i].count; e++)
-      put(p->type, b.param.at, p->param[i].offset + e, in->param[i]->real[e]);
+      put(p->type, b.param.at, place(p, i, e), in->param[i]->real[e]);
   if (!p->stores_grad) memset(b.grad.at, 0, (size_t)b.grad.bytes);
-  b.call = (DtCall){.batch = (int32_t)in->batch,
+  DtError error;
+  b.zero = malloc(sizeof *b.zero);
+  static bool connected;
+  if (!connected && dt_comm_start(p, 1, 0, &error)) BUG("%s", error.text);
+  connected = true;
+  if (dt_zero_open(b.zero, p, &error)) BUG("%s", error.text);
+  b.zero->param = b.param.at;
+  b.zero->grad = b.grad.at;
+  b.call = (DtCall){.zero = b.zero,
+                    .batch = (int32_t)in->batch,
                     .total = b.total.at,
                     .param = b.param.at,
                     .grad = b.grad.at,
@@ -118,6 +138,8 @@ static Batch batch_new(const Case *c, const DtProgram *p, const Inputs *in) {
 
 static bool batch_free(Batch *b) {
   bool ok = true;
+  dt_zero_close(b->zero);
+  free(b->zero);
   for (int i = 0; i < b->p->ndata; i++) ok &= region_free(b->c, &b->data[i], b->p->data[i].name);
   ok &= region_free(b->c, &b->total, "the totals");
   ok &= region_free(b->c, &b->param, "the parameters");
@@ -180,7 +202,7 @@ bool native_run(const Case *c, const Native *n, Entry e, const Inputs *in, int t
     for (uint32_t i = 0; i < in->nparam; i++) {
       r->grad[i] = tensor_new(DT_REAL, in->param[i]->extent, in->param[i]->rank);
       for (int64_t k = 0; k < p->param[i].count; k++)
-        r->grad[i]->real[k] = get(p->type, b.grad.at, p->param[i].offset + k);
+        r->grad[i]->real[k] = get(p->type, b.grad.at, place(p, (int)i, k));
     }
   }
   n->threads(1);

@@ -12,7 +12,7 @@ static void dawdle(void) {
 }
 
 // fake_arrays: p = sum over d of x[d] * s[0][d] * s[1][d] * w[d] + c; loss = mean of (p - y)^2 / 2.
-enum { D = 6, MICRO = 3, W = 0, C = 16, S = 32, SIZE = 48 };
+enum { D = 6, MICRO = 3, W = 0, C = 16, S = 32, SIZE = 48, PIECE = 4 };
 
 static float predict(const DtCall *c, int b) {
   const float *x = (const float *)c->data[0] + b * D, *w = c->param;
@@ -49,20 +49,14 @@ static void arrays_step(const DtCall *c) {
 
 static void arrays_eval(const DtCall *c) { arrays_pass(c, 0); }
 
-static void arrays_norm(const DtCall *c) {
-  float sum = 0;
-  for (int i = 0; i < SIZE; i++) sum += ((float *)c->grad)[i] * ((float *)c->grad)[i];
-  *(float *)c->out = sum;
-}
-
 static void arrays_update(const DtCall *c) {
   const float *v = c->scalar;
   float *w = c->param, *g = c->grad, *m = c->moment[0], *u = c->moment[1];
-  for (int i = 0; i < SIZE; i++) {
-    float x = g[i] * v[3];
+  for (int i = 0; i < PIECE; i++) {
+    float x = g[i] * v[4];
     m[i] = 0.9f * m[i] + 0.1f * x;
     u[i] = 0.99f * u[i] + 0.01f * x * x;
-    w[i] -= v[0] * (m[i] / v[1] / (sqrtf(u[i] / v[2]) + 1e-8f));
+    w[i] -= v[0] * (m[i] / v[1] / (sqrtf(u[i]) / v[2] + 1e-8f));
   }
 }
 
@@ -131,7 +125,7 @@ const DtProgram fake_arrays = {
     .frame_bytes = 64,
     .step = arrays_step,
     .eval = arrays_eval,
-    .norm = arrays_norm,
+    .update_piece = PIECE,
     .update = arrays_update,
     .listing = "x [3, 6] f32\ny [3] i32\n",
 };
@@ -171,17 +165,11 @@ static void tokens_step(const DtCall *c) {
 
 static void tokens_eval(const DtCall *c) { tokens_pass(c, 0); }
 
-static void tokens_norm(const DtCall *c) {
-  double sum = 0;
-  for (int i = 0; i < V * V; i++) sum += ((double *)c->grad)[i] * ((double *)c->grad)[i];
-  *(double *)c->out = sum;
-}
-
 static void tokens_update(const DtCall *c) {
   const double *v = c->scalar;
   double *w = c->param, *g = c->grad, *m = c->moment[0];
-  for (int i = 0; i < V * V; i++) {
-    m[i] = 0.9 * m[i] + g[i] * v[3];
+  for (int i = 0; i < PIECE; i++) {
+    m[i] = 0.9 * m[i] + g[i] * v[4];
     w[i] -= v[0] * m[i];
   }
 }
@@ -243,7 +231,7 @@ const DtProgram fake_tokens = {
     .count = tokens_count,
     .step = tokens_step,
     .eval = tokens_eval,
-    .norm = tokens_norm,
+    .update_piece = PIECE,
     .update = tokens_update,
     .sample = tokens_sample,
     .sample_length = T,

@@ -1,0 +1,312 @@
+#include "runtime/zero.h"
+
+#include "runtime/launch.h"
+#include "runtime/run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const unsigned DATA_AXES = 1u << DT_AXIS_CP | 1u << DT_AXIS_DP;
+
+DtCut dt_cut(const DtProgram *p, int ranks) {
+  DtCut c = {.owners = p->zero_group ? p->zero_group : ranks};
+  if (ranks == 1) return c;
+  int stage = c.owners > 1 ? p->zero : 0;
+  c.moments = c.grads = stage >= 1;
+  c.params = stage >= 3;
+  c.each = p->accumulate_each;
+  c.param_slots = c.params && !p->gather_once;
+  c.grad_slots = c.each && stage >= 2;
+  return c;
+}
+
+DtSizes dt_sizes(const DtUnits *u, const DtProgram *p, const DtCut *c) {
+  int64_t slots = u->outside_count + DT_SLOTS * u->layer_count, whole = p->param_count;
+  return (DtSizes){.params = c->params ? u->piece_count : whole,
+                   .gathered = !c->params ? 0 : c->param_slots ? slots : whole,
+                   .grads = c->grad_slots ? slots : whole,
+                   .sums = !c->each ? 0 : c->grads ? u->piece_count : whole,
+                   .moment = c->moments ? u->piece_count : whole};
+}
+
+int dt_zero_open(DtZero *z, const DtProgram *p, DtError *e) {
+  const DtGroup *g = dt_group(DATA_AXES);
+  memset(z, 0, sizeof *z);
+  z->p = p;
+  if (p->zero_group && g->n % p->zero_group != 0)
+    return dt_fail(e, DT_EXIT_MISFIT,
+                   "--zero-group %d does not divide the %d ranks that share parameters",
+                   p->zero_group, g->n);
+  z->cut = dt_cut(p, g->n);
+  z->shard = dt_group_within(g, z->cut.owners);
+  z->across = dt_group_across(g, z->cut.owners);
+  if (dt_units_make(&z->units, p, z->cut.owners, e)) return e->status;
+  z->ticket = calloc((size_t)z->units.nunit + 1, sizeof *z->ticket);
+  z->sum_of = calloc((size_t)z->units.nunit + 1, sizeof *z->sum_of);
+  if (!z->ticket || !z->sum_of) return dt_fail(e, DT_EXIT_OS, "no memory for the table of units");
+  for (int i = 0; i < DT_SLOTS; i++) z->slot[i].unit = z->grad_slot[i] = -1;
+  return 0;
+}
+
+void dt_zero_close(DtZero *z) {
+  dt_units_free(&z->units);
+  free(z->ticket);
+  free(z->sum_of);
+  z->ticket = NULL;
+  z->sum_of = NULL;
+}
+
+static int64_t size_of(const DtZero *z) { return (int64_t)dt_type_size(z->p->type); }
+static char *plus(const DtZero *z, char *base, int64_t elements) {
+  return base + elements * size_of(z);
+}
+
+static DtNote note_of(const DtUnit *u) { return (DtNote){u->name, u->layer, NULL}; }
+
+DtRange dt_owned(const DtZero *z, int64_t unit) {
+  return dt_unit_piece(&z->units.unit[unit], z->shard->me, z->cut.owners);
+}
+
+// ---- what a rank holds
+
+DtPart dt_part(const DtZero *z, DtRegion region, int64_t unit) {
+  const DtUnit *u = &z->units.unit[unit];
+  DtRange own = dt_owned(z, unit);
+  char *base = region == DT_PARAM  ? z->param
+               : region != DT_GRAD ? z->moment[region - DT_MOMENT]
+               : z->cut.each       ? z->sum
+                                   : z->grad;
+  bool cut = region == DT_PARAM ? z->cut.params : region == DT_GRAD ? z->cut.grads : z->cut.moments;
+  if (!base) return (DtPart){NULL, 0, 0};
+  if (!cut) return (DtPart){plus(z, base, u->offset), 0, u->count};
+  bool in_place = region == DT_GRAD && !z->cut.each; // reduced into its place in the whole
+  return (DtPart){plus(z, base, in_place ? u->offset + own.lo : u->piece), own.lo, own.hi};
+}
+
+DtPart dt_instance_part(const DtZero *z, DtRegion region, int64_t instance) {
+  const DtInstance *x = &z->units.instance[instance];
+  DtPart p = dt_part(z, region, x->unit);
+  int64_t lo = p.lo > x->begin ? p.lo : x->begin, end = x->begin + x->count;
+  int64_t hi = p.hi < end ? p.hi : end;
+  if (hi < lo) hi = lo;
+  return (DtPart){p.at ? plus(z, p.at, lo - p.lo) : NULL, lo - x->begin, hi - x->begin};
+}
+
+const void *dt_zero_collect(DtZero *z, DtRegion region, int64_t instance, int to, void *whole) {
+  const DtInstance *x = &z->units.instance[instance];
+  const DtUnit *u = &z->units.unit[x->unit];
+  DtPart mine = dt_instance_part(z, region, instance);
+  bool receives = z->across->me == 0 && z->shard->me == to;
+  DtTicket ticket = 0;
+  if (mine.lo == 0 && mine.hi == x->count && receives && z->cut.owners == 1) return mine.at;
+  bool cut = region == DT_PARAM ? z->cut.params : z->cut.moments;
+  if (!cut) return receives ? mine.at : NULL;
+  if (z->across->me != 0) return NULL;
+  for (int k = 0; k < z->cut.owners; k++) {
+    DtRange r = dt_unit_piece(u, k, z->cut.owners);
+    int64_t lo = r.lo > x->begin ? r.lo : x->begin, end = x->begin + x->count;
+    int64_t n = (r.hi < end ? r.hi : end) - lo;
+    if (n <= 0) continue;
+    char *at = receives ? plus(z, whole, lo - x->begin) : NULL;
+    DtNote note = {z->p->param[x->param].name, x->layer, NULL};
+    if (receives && k == to) memcpy(at, mine.at, (size_t)(n * size_of(z)));
+    else if (receives) ticket = dt_recv(z->shard, k, z->p->type, at, n, note);
+    else if (k == z->shard->me) ticket = dt_send(z->shard, to, z->p->type, mine.at, n, note);
+  }
+  if (ticket) dt_wait(ticket);
+  return receives ? whole : NULL;
+}
+
+// ---- parameters
+
+static void wait_for(DtTicket *t) {
+  if (*t) dt_wait(*t);
+  *t = 0;
+}
+
+static DtTicket gather(DtZero *z, int64_t unit, char *to) {
+  const DtUnit *u = &z->units.unit[unit];
+  return dt_all_gather(z->shard, z->p->type, plus(z, z->param, u->piece), to, u->count, note_of(u));
+}
+
+// All units [from, to) into their places in a whole region.
+static void gather_units(DtZero *z, int64_t from, int64_t to) {
+  for (int64_t i = from; i < to; i++)
+    z->ticket[i] = gather(z, i, plus(z, z->gathered, z->units.unit[i].offset));
+}
+
+static char *slot_at(const DtZero *z, char *base, int slot) {
+  return plus(z, base, z->units.outside_count + slot * z->units.layer_count);
+}
+
+static int find_slot(const DtSlot *slot, int64_t unit) {
+  for (int i = 0; i < DT_SLOTS; i++)
+    if (slot[i].unit == unit) return i;
+  return -1;
+}
+
+static void fetch(DtZero *z, int slot, int64_t unit) {
+  z->slot[slot] = (DtSlot){unit, gather(z, unit, slot_at(z, z->gathered, slot))};
+}
+
+// The layer itself, and the one that runs next into the slot of the one that ran before.
+static char *layer_in_slot(DtZero *z, int64_t unit, int64_t next) {
+  int s = find_slot(z->slot, unit);
+  if (s < 0) fetch(z, s = 1 - z->slot_used, unit);
+  z->slot_used = s;
+  if (next >= 0 && find_slot(z->slot, next) < 0) fetch(z, 1 - s, next);
+  wait_for(&z->slot[s].ticket);
+  return slot_at(z, z->gathered, s);
+}
+
+const void *dt_layer_params(const DtCall *call, int stack, int64_t layer, int64_t next) {
+  DtZero *z = call->zero;
+  int64_t first = z->units.stack[stack], unit = first + layer;
+  bool goes_on = next >= 0 && next < z->p->stack[stack].count;
+  if (z->cut.param_slots) return layer_in_slot(z, unit, goes_on ? first + next : -1);
+  wait_for(&z->ticket[unit]);
+  return plus(z, z->cut.params ? z->gathered : z->param, z->units.unit[unit].offset);
+}
+
+// What must be there before the first layer runs, and the first layer soon after.
+static void gather_first(DtZero *z) {
+  const DtUnits *u = &z->units;
+  bool slots = z->cut.param_slots, first = slots && u->nunit > u->outside;
+  if (z->cut.params && !z->gathered_now) gather_units(z, 0, slots ? u->outside : u->nunit);
+  z->gathered_now = true;
+  if (first && find_slot(z->slot, u->outside) < 0) fetch(z, 1 - z->slot_used, u->outside);
+  for (int64_t i = 0; i < u->outside; i++) wait_for(&z->ticket[i]);
+}
+
+void dt_zero_updated(DtZero *z, int64_t unit) {
+  const DtUnit *u = &z->units.unit[unit];
+  if (z->cut.params) {
+    for (int i = 0; i < DT_SLOTS; i++) {
+      wait_for(&z->slot[i].ticket);
+      z->slot[i].unit = -1;
+    }
+    z->gathered_now = false;
+  } else if (z->cut.moments) {
+    DtPart p = dt_part(z, DT_PARAM, unit);
+    char *own = plus(z, p.at, dt_owned(z, unit).lo);
+    z->ticket[unit] =
+        dt_all_gather(z->shard, z->p->type, own, p.at, u->count, note_of(u));
+  }
+}
+
+// ---- gradients
+
+static bool alone(const DtZero *z) { return z->cut.owners == 1 && (!z->across || z->across->n == 1); }
+
+static void add_part(void *const *arg, int64_t begin, int64_t end) {
+  const DtZero *z = arg[0];
+  if (z->p->type == DT_TYPE_F64) {
+    double *to = arg[1];
+    const double *from = arg[2];
+    for (int64_t i = begin; i < end; i++) to[i] += from[i];
+  } else {
+    float *to = arg[1];
+    const float *from = arg[2];
+    for (int64_t i = begin; i < end; i++) to[i] += from[i];
+  }
+}
+
+// The unit's gradient has arrived and is part of the sum.
+static void settle(DtZero *z, int64_t unit) {
+  DtSum *s = &z->sum_of[unit];
+  if (!s->pending) return;
+  s->pending = false;
+  wait_for(&s->ticket);
+  void *arg[] = {z, s->to, s->from};
+  if (s->from != s->to) dt_parallel(add_part, arg, s->count, 1 << 14);
+}
+
+// Sends `count` elements at `in`, gradients of the microbatch or the step, to the sum at `to`, whole.
+static void reduce_whole(DtZero *z, DtSum *s, char *in, char *to, int64_t count, DtNote note) {
+  DtType type = z->p->type;
+  *s = (DtSum){.pending = true, .from = z->fresh || !z->cut.each ? to : in, .to = to, .count = count};
+  s->ticket = dt_all_reduce(z->shard, type, DT_SUM, in, s->from, count, note);
+  if (z->across->n > 1)
+    s->ticket = dt_all_reduce(z->across, type, DT_SUM, s->from, s->from, count, note);
+}
+
+// Likewise a unit's to its owners.
+static void reduce_pieces(DtZero *z, int64_t unit, char *in) {
+  DtSum *s = &z->sum_of[unit];
+  const DtUnit *u = &z->units.unit[unit];
+  DtPart sum = dt_part(z, DT_GRAD, unit);
+  DtType type = z->p->type;
+  bool store = z->fresh || !z->cut.each;
+  *s = (DtSum){.pending = true, .to = sum.at, .count = sum.hi - sum.lo};
+  s->from = store ? sum.at : plus(z, in, sum.lo);
+  s->ticket =
+      dt_reduce_scatter(z->shard, type, DT_SUM, in, s->from, u->count, note_of(u));
+  if (z->across->n > 1 && s->count > 0)
+    s->ticket = dt_all_reduce(z->across, type, DT_SUM, s->from, s->from, s->count, note_of(u));
+}
+
+static void reduce_unit(DtZero *z, int64_t unit, char *in) {
+  const DtUnit *u = &z->units.unit[unit];
+  if (z->cut.grads) reduce_pieces(z, unit, in);
+  else
+    reduce_whole(z, &z->sum_of[unit], in, dt_part(z, DT_GRAD, unit).at, u->count, note_of(u));
+}
+
+void *dt_layer_grads(const DtCall *call, int stack, int64_t layer) {
+  DtZero *z = call->zero;
+  int64_t unit = z->units.stack[stack] + layer;
+  if (!z->cut.grad_slots) {
+    settle(z, unit);
+    return plus(z, z->grad, z->units.unit[unit].offset);
+  }
+  int s = z->grad_used = 1 - z->grad_used;
+  if (z->grad_slot[s] >= 0) settle(z, z->grad_slot[s]);
+  z->grad_slot[s] = unit;
+  return slot_at(z, z->grad, s);
+}
+
+void dt_layer_reduce(const DtCall *call, int stack, int64_t layer) {
+  DtZero *z = call->zero;
+  const DtUnit *u = &z->units.unit[z->units.stack[stack] + layer];
+  if (alone(z) || !(z->cut.each || z->last)) return;
+  reduce_unit(z, u - z->units.unit,
+              z->cut.grad_slots ? slot_at(z, z->grad, z->grad_used) : plus(z, z->grad, u->offset));
+}
+
+// ---- a call of the program
+
+void dt_zero_begin(DtZero *z, DtCall *call) {
+  call->zero = z;
+  call->param = z->cut.params ? z->gathered : z->param;
+  call->grad = z->grad;
+  gather_first(z);
+}
+
+void dt_zero_begin_step(DtZero *z, DtCall *call, bool first, bool last) {
+  dt_zero_begin(z, call);
+  z->fresh = first;
+  z->last = last;
+  call->fresh = first || z->cut.each;
+  for (int64_t i = 0; i < z->units.outside; i++) settle(z, i);
+  if (call->fresh && !z->p->stores_grad) dt_fill_zero(z->grad, z->grad_bytes);
+}
+
+void dt_zero_end_step(DtZero *z) {
+  int64_t n = z->units.outside;
+  if (alone(z) || !n || !(z->cut.each || z->last)) return;
+  for (int64_t i = 0; z->cut.grads && i < n; i++)
+    reduce_unit(z, i, plus(z, z->grad, z->units.unit[i].offset));
+  if (!z->cut.grads)
+    reduce_whole(z, &z->sum_of[0], z->grad, z->cut.each ? z->sum : z->grad,
+                 z->units.outside_count, (DtNote){"the parameters outside stacks", -1, NULL});
+}
+
+void dt_zero_finish(DtZero *z) {
+  for (int64_t i = 0; i < z->units.nunit; i++) settle(z, i);
+}
+
+void dt_zero_settle(DtZero *z) {
+  dt_zero_finish(z);
+  for (int64_t i = 0; i < z->units.nunit; i++) wait_for(&z->ticket[i]);
+  for (int i = 0; i < DT_SLOTS; i++) wait_for(&z->slot[i].ticket);
+}
