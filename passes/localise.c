@@ -51,17 +51,20 @@ static Id fold_mod(Module *m, Id a, int64_t by) {
 static Id place_on_axis(Local *x, uint32_t axis, int64_t block, int64_t *extent, Id *place) {
   Module *m = x->m;
   int64_t n = m->axis.at[axis].size;
-  Id at = *place, rank = local_rank(x, axis), size = ex_int(m, block);
-  bool once = block * n >= *extent; // one block a rank
+  Id at = *place, rank = local_rank(x, axis), size = ex_int(m, block), owned = NONE;
+  bool once = block * n >= *extent, constant = ex_is(m, at, OP_INT); // once: one block a rank
   *extent = once ? block : *extent / n;
-  if (!once || ex_is(m, at, OP_INT)) {
+  if (once && !constant) {
+    *place = fold_sub(m, at, fold_mul(m, rank, size));
+  } else {
     *place = fold_add(m, fold_mul(m, fold_idiv(m, at, block * n), size), fold_mod(m, at, block));
     Id owner = fold_idiv(m, at, block);
-    return ex2(m, OP_EQ, once ? owner : fold_mod(m, owner, n), rank);
+    owned = ex2(m, OP_EQ, once ? owner : fold_mod(m, owner, n), rank);
   }
-  *place = fold_sub(m, at, fold_mul(m, rank, size));
-  Id low = ex2(m, OP_GE, *place, ex_int(m, 0));
-  return ex2(m, OP_AND, low, ex2(m, OP_LT, *place, size));
+  if (constant) return owned;
+  // Of blocks in turn this says nothing new, but is easier to prove from.
+  Id low = ex2(m, OP_GE, *place, ex_int(m, 0)), high = ex2(m, OP_LT, *place, ex_int(m, *extent));
+  return fold_and(m, owned, ex2(m, OP_AND, low, high));
 }
 
 Id local_place(Local *x, const Shard *shard, uint32_t dim, int64_t extent, uint32_t axes, Id at,
@@ -202,9 +205,9 @@ static Id subscript(Rewrite *r, const Value *v, uint32_t dim, Id sub, Id *cond) 
   for (uint32_t i = 0; i < n; i++) split |= 1u << axis[i];
   uint32_t here = standing(r, sub) & split, guarded = split & ~here;
   Op op = (Op)ex(r->m, sub)->op;
+  if (guarded) here = 0, guarded = split; // of a group, one axis may have an index and one none
   Id at = op == OP_INDEX || op == OP_GROUP ? grouped(r, sub, here) : value(r, sub);
   if (!guarded) return at;
-  if (here) BUG("a subscript of %s is both an index and guarded", v->name);
   Id place, has = local_place(r->x, v->shard, dim, v->extent[dim], guarded, at, &place);
   *cond = fold_and(r->m, *cond, has);
   return place;
