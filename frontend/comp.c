@@ -64,9 +64,31 @@ static void mark_read(Fb *fb, Id value) {
     if (fb->bind.at[i].value == value) fb->bind.at[i].read = true;
 }
 
-static R read_value(St *st, Id value, const Id *sub) {
+static R read_value(St *st, Id value, const Id *sub, Id loc) {
+  Id read = ex_read(st->fb->fr->m, &st->fb->fn, value, sub);
   mark_read(st->fb, value);
-  return r_ir(st->fb->fr->m, ex_read(st->fb->fr->m, &st->fb->fn, value, sub));
+  PUSH(st->fb->fr->arena, st->read, ((ReadLoc){read, loc}));
+  return r_ir(st->fb->fr->m, read);
+}
+
+typedef struct Places {
+  St *st;
+  VEC(Id) loc;
+} Places;
+
+static void place_read(const Module *m, Id read, void *ctx) {
+  Places *p = ctx;
+  uint32_t k = 0;
+  while (k < p->st->read.n && p->st->read.at[k].read != read) k++;
+  PUSH(m->arena, p->loc, k < p->st->read.n ? p->st->read.at[k].loc : 0);
+}
+
+// Notes where the body's reads are, while they are as they were made.
+static void note_places(St *st, Id body) {
+  Places p = {.st = st};
+  if (st->read.n) ex_reads(st->fb->fr->m, body, place_read, &p);
+  st->read_loc = p.loc.at;
+  st->nread_loc = p.loc.n;
 }
 
 static R build_iter(St *st, Ct c) {
@@ -99,7 +121,7 @@ static R build_name(St *st, const Ast *e, Frame *f) {
     if (s.rank && !f->whole) break; // reported by prepare
     for (uint32_t i = 0; i < s.rank; i++)
       sub[i] = ex_index(fr->m, (uint32_t)position(f, st->whole_var.at[i]));
-    r = read_value(st, x.value, sub);
+    r = read_value(st, x.value, sub, e->loc);
     break;
   case ENT_NONE:
     if (st->subscript && e->kind == A_NAME)
@@ -156,7 +178,7 @@ static R build_read(St *st, const Ast *e, Frame *f) {
       }
     else if ((sub[n++] = build_subscript(st, s, f)) == NONE) return r_error();
   }
-  return read_value(st, value, sub);
+  return read_value(st, value, sub, e->loc);
 }
 
 // Whether a read cannot miss: every subscript is an index or group no larger than the dimension.
@@ -303,6 +325,11 @@ bool emit_body(St *st, Target *t, Red red, Id body, const Frame *f, uint32_t nfr
     index[i] = (Index){f->var[i]->name, f->var[i]->extent, f->var[i]->local};
   name_indices(index, f->n);
   fn_comp(m, &fb->fn, t->value, t->sub, t->acc, red, index, nfree, f->n, body, st->loc);
+  if (!st->read_loc) note_places(st, body);
+  Stmt *s = &fb->fn.stmt.at[fb->fn.stmt.n - 1];
+  s->read_loc = st->read_loc;
+  s->nread_loc = st->nread_loc;
+  st->read_loc = NULL;
   return true;
 }
 
@@ -335,10 +362,14 @@ Id lift(St *st, Red red, Id body, Frame *f, uint32_t nfree, uint32_t keep, Id lo
   }
   Id outer = st->loc;
   st->loc = loc;
+  note_places(st, body);
   bool ok = emit_body(st, &t, red, ex_rename(m, body, to, NULL), &g, t.shape.rank);
   st->loc = outer;
   if (value) *value = t.value;
-  return ok ? ex_read(m, &st->fb->fn, t.value, read_at) : NONE;
+  if (!ok) return NONE;
+  Id read = ex_read(m, &st->fb->fn, t.value, read_at);
+  PUSH(st->fb->fr->arena, st->read, ((ReadLoc){read, loc}));
+  return read;
 }
 
 static R build_reduce(St *st, const Ast *e, Frame *f) {
@@ -641,7 +672,7 @@ static R build_result(St *st, const Ast *e, const Frame *f) {
   if (s.rank && !f->whole) return r_error(); // reported by prepare
   for (uint32_t i = 0; i < s.rank; i++)
     sub[i] = ex_index(fr->m, (uint32_t)position(f, st->whole_var.at[i]));
-  return read_value(st, info->value, sub);
+  return read_value(st, info->value, sub, e->loc);
 }
 
 R build(St *st, const Ast *e, Frame *f) {

@@ -296,6 +296,9 @@ typedef struct LocalName { // an index that a local(...) around this place names
   Str name; // "..." too
   bool bound; // by a reduction in there
 } LocalName;
+typedef struct ReadLoc {
+  Id read, loc;
+} ReadLoc;
 typedef struct NodeInfo { // what prepare found out about a node
   const Ast *e;
   Id value; // tensor that it names or that a call gave
@@ -313,6 +316,9 @@ typedef struct St {
   VEC(NodeInfo) node;
   VEC(Constraint) constraint;
   VEC(LocalName) local;
+  VEC(ReadLoc) read; // places of reads that were made
+  const Id *read_loc; // of the body that is about to be emitted, in Stmt's terms; or NULL
+  uint32_t nread_loc;
   bool dots_local; // `...` is named by a local(...)
   bool dots_bound, dots_known; // `...` is bound somewhere; its rank is known
   Id dots_loc; // of the tensor that told it

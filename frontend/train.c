@@ -43,9 +43,12 @@ static bool is_model_size(Front *fr, Str name) {
 }
 
 // A -D for a setting: `train.length` where the model has a size of that name too.
+// Where it has not, both names are the setting's, and the last -D of either counts.
 static Define *setting_define(Front *fr, const char *name) {
   Define *d = find_define(fr, str_printf("train.%s", name));
-  return d || is_model_size(fr, str_intern(name)) ? d : find_define(fr, str_intern(name));
+  if (is_model_size(fr, str_intern(name))) return d;
+  Define *plain = find_define(fr, str_intern(name));
+  return plain > d ? plain : d;
 }
 
 static Env train_env(Front *fr) { return (Env){fr, fr->main, fr->root, NULL}; }

@@ -180,7 +180,8 @@ static uint16_t operator(Coder *c, Id e, bool wide, uint16_t mask) {
   for (uint32_t i = 0; i < x.narg; i++) {
     uint16_t under = mask;
     if (lazy && i) under = mask_and(c, mask, in.arg[0], x.op == OP_OR || i == 2);
-    in.arg[i] = expr(c, ex_arg(c->m, e, i), in.wide || x.op == OP_RANDOM, under);
+    bool element = x.op == OP_RANDOM && i == 2;
+    in.arg[i] = expr(c, ex_arg(c->m, e, i), in.wide || element, under);
   }
   if (x.op == OP_IDIV || x.op == OP_MOD) c->nunsafe++;
   return emit(c, in);

@@ -18,7 +18,7 @@
 // Numbers. Scalars are real, int (32-bit, wraps) or bool. How a real is stored is its value's Dtype;
 // arithmetic of one statement is done in Module.compute. Float rewrites that change a result are not
 // allowed after differentiate, except where a pass's head comment says which. Subscripts and groups
-// are evaluated in 64 bits. Integer // and % round towards minus infinity.
+// are evaluated in 64 bits, and so is the last argument of `random`. Integer // and % round towards minus infinity.
 //
 // Reductions. sum of nothing is 0. mean divides by the number of bound points. max, min: NaN if any
 // is NaN. argmax: the number (row-major over the bound indices in order) of the first maximal point.
@@ -55,7 +55,8 @@ int dtype_size(Dtype t); // bytes; REAL counts as 8, bool as 1
   X(INDEX, "", 0, LEAF)  /* an index of the statement: Expr.integer; int, its GLOBAL position */   \
   X(READ, "", -1, LEAF)  /* Expr.integer is the Value; arguments are its subscripts */             \
   X(GROUP, "", -1, LEAF) /* merged indices, row-major; int. Arguments after the first are INDEX */ \
-  X(RANDOM, "random", 3, LEAF) /* (site, iteration, element): uniform in [0,1), by Philox */       \
+  X(RANDOM, "random", 3, LEAF) /* (site, iteration, element): uniform in [0,1), by Philox; the   \
+                                  element is evaluated in 64 bits */                               \
   X(NEG, "-", 1, NUM)                                                                              \
   X(ADD, "+", 2, NUM)                                                                              \
   X(SUB, "-", 2, NUM)                                                                              \
@@ -225,6 +226,10 @@ typedef struct Stmt {
   CollKind coll; // ST_COLL; what reduces, by `red`: RED_SUM, RED_MAX or RED_MIN
   uint8_t axis; // ST_COLL: of Module.axis
   Id loc;
+  // Places of the body's distinct reads, in the order of ex_reads (0: unknown), for messages about
+  // the program as it was written; NULL from IR text. Passes that rewrite a body leave it behind.
+  const Id *read_loc;
+  uint32_t nread_loc;
 } Stmt;
 
 typedef enum Intrinsic { INTR_NONE, INTR_ATTENTION, NINTR } Intrinsic;

@@ -5,6 +5,7 @@
 #include "ir/range.h"
 #include "ir/text.h"
 #include "passes/passes.h"
+#include "passes/util.h"
 
 static const char *text_of(const Module *m, const RangeIssue *i) {
   Buf b = {0};
@@ -40,10 +41,30 @@ static const char *bounds(const Module *m, const RangeIssue *i) {
   return "nothing bounds it here";
 }
 
+// The read that has this subscript.
+typedef struct Culprit {
+  const RangeIssue *issue;
+  Id read;
+} Culprit;
+
+static void find_culprit(const Module *m, Id read, void *ctx) {
+  Culprit *c = ctx;
+  const RangeIssue *i = c->issue;
+  if ((Id)ex(m, read)->integer == i->value && ex_arg(m, read, i->dim) == i->sub) c->read = read;
+}
+
+static Id place(const Module *m, const RangeIssue *i) {
+  const Stmt *s = &m->fn.at[i->fn].stmt.at[i->stmt];
+  Culprit c = {i, NONE};
+  if (i->write || s->kind != ST_COMP) return s->loc;
+  ex_reads(m, s->body, find_culprit, &c);
+  return c.read == NONE ? s->loc : stmt_read_loc(m, s, c.read);
+}
+
 static void report(const Module *m, const RangeIssue *i) {
   const Fn *f = &m->fn.at[i->fn];
   const Value *v = &f->value.at[i->value];
-  Id loc = f->stmt.at[i->stmt].loc;
+  Id loc = place(m, i);
   const char *sub = text_of(m, i);
   diag_error(m->src, loc, "cannot prove that subscript %u of `%s`, `%s`, %s", i->dim + 1, v->name,
              sub, wanted(m, i, v->extent[i->dim]));

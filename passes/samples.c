@@ -16,6 +16,7 @@ bool samples_couple(Samples *b, Id loc, const char *what) {
 
 typedef struct ReadQuery {
   const SampleType *type;
+  Id sum; // a read of a partial sum
   bool part, local;
   bool data_sum, second_sum; // a partial sum of data, and one that depends on a total
 } ReadQuery;
@@ -23,6 +24,7 @@ typedef struct ReadQuery {
 static void query_read(const Module *m, Id read, void *ctx) {
   ReadQuery *q = ctx;
   const SampleType *t = &q->type[ex(m, read)->integer];
+  if (t->kind == SAMPLE_PART) q->sum = read;
   q->part |= t->kind == SAMPLE_PART;
   q->data_sum |= t->kind == SAMPLE_PART && !t->params;
   q->second_sum |= t->kind == SAMPLE_PART && !t->params && t->total;
@@ -30,7 +32,7 @@ static void query_read(const Module *m, Id read, void *ctx) {
 }
 
 static ReadQuery query(const Module *m, Id e, const SampleType *type) {
-  ReadQuery q = {.type = type};
+  ReadQuery q = {.type = type, .sum = NONE};
   ex_reads(m, e, query_read, &q);
   return q;
 }
@@ -42,14 +44,15 @@ bool reads_local(const Module *m, Id e, const SampleType *type) { return query(m
 // The same of a statement that reads partial sums. One of data alone might have been a total.
 bool samples_couple_sum(Samples *b, const Stmt *s, const SampleType *type, const char *what) {
   bool first = !b->failed;
-  samples_couple(b, s->loc, what);
   ReadQuery q = query(b->m, s->body, type);
+  Id loc = q.sum == NONE ? s->loc : stmt_read_loc(b->m, s, q.sum);
+  samples_couple(b, loc, what);
   if (first && q.second_sum)
-    diag_note(b->m->src, s->loc,
+    diag_note(b->m->src, loc,
               "sums of data alone are made in one pass before the first forward pass, and this one "
               "needs another sum first");
   else if (first && q.data_sum)
-    diag_note(b->m->src, s->loc,
+    diag_note(b->m->src, loc,
               "a sum of data alone is known before the first forward pass where it stands in the "
               "loss itself, not in a stack, and has at most %d elements",
               MAX_TOTALS);
@@ -83,8 +86,14 @@ typedef struct Find {
   const Stmt *s;
   const SampleType *type;
   SampleIndices found;
+  Id read; // being looked at, or NONE: the left side
   bool part, params, total, local;
 } Find;
+
+static bool couple_here(Find *q, const char *what) {
+  Id loc = q->read == NONE ? q->s->loc : stmt_read_loc(q->b->m, q->s, q->read);
+  return samples_couple(q->b, loc, what);
+}
 
 static void find_local(Find *q, SampleIndex i) {
   SampleIndices *all = &q->found;
@@ -92,7 +101,7 @@ static void find_local(Find *q, SampleIndex i) {
   while (k < all->nlocal && all->local[k].index != i.index) k++;
   if (k == all->nlocal) all->local[all->nlocal++] = i;
   else if (all->local[k].inner != i.inner)
-    samples_couple(q->b, q->s->loc, "an index runs over it in two ways");
+    couple_here(q, "an index runs over it in two ways");
 }
 
 // A subscript of a dimension over samples. Where a local index made the dimension, only a local one
@@ -100,11 +109,11 @@ static void find_local(Find *q, SampleIndex i) {
 static void find_merge(Find *q, Id sub, int64_t inner, bool other) {
   SampleIndex i = member(q->b, q->s, sub, inner), *own = &q->found.own;
   if (i.index < 0)
-    samples_couple(q->b, q->s->loc, "a sample is read by something other than its own index");
+    couple_here(q, "a sample is read by something other than its own index");
   else if (q->s->index[i.index].local) find_local(q, i);
   else if (own->index < 0 && !other) *own = i;
   else if (own->index != i.index || own->inner != i.inner || other)
-    samples_couple(q->b, q->s->loc, "two indices of one statement run over it");
+    couple_here(q, "two indices of one statement run over it");
 }
 
 static void find_subs(Find *q, const SampleType *t, const Id *sub, uint32_t rank) {
@@ -117,6 +126,7 @@ static void find_subs(Find *q, const SampleType *t, const Id *sub, uint32_t rank
 static void find_read(const Module *m, Id read, void *ctx) {
   Find *q = ctx;
   const SampleType *t = &q->type[ex(m, read)->integer];
+  q->read = read;
   find_subs(q, t, &m->arg.at[ex(m, read)->arg], ex(m, read)->narg);
   q->local |= t->local;
   q->part |= t->kind == SAMPLE_PART;
@@ -130,6 +140,7 @@ static void find(Find *q) {
   q->found.own.index = -1;
   ex_reads(m, q->s->body, find_read, q);
   for (uint32_t d = 0; d < rank; d++) ex_reads(m, q->s->sub[d], find_read, q);
+  q->read = NONE;
   find_subs(q, &q->type[q->s->lhs], q->s->sub, rank);
 }
 
@@ -181,7 +192,8 @@ static void retype_read(const Module *m, Id read, void *ctx) {
       continue;
     int64_t right = right_of(m, q->s, sub, r->i.index);
     if (t->params || t->kind != SAMPLE_NONE || !right) {
-      samples_couple(q->b, q->s->loc, "the number of a sample chooses what is read");
+      q->read = read;
+      couple_here(q, "the number of a sample chooses what is read");
       return;
     }
     t->kind = SAMPLE_SPLIT;

@@ -37,6 +37,27 @@ Stmt stmt_renumber(Module *m, const Fn *f, const Stmt *s, const Id *value) {
   return t;
 }
 
+typedef struct FindRead {
+  Id read;
+  uint32_t at, n; // of n so far; at == UINT32_MAX: not found
+} FindRead;
+
+static void find_read(const Module *m, Id read, void *ctx) {
+  FindRead *q = ctx;
+  (void)m;
+  if (read == q->read) q->at = q->n;
+  q->n++;
+}
+
+Id stmt_read_loc(const Module *m, const Stmt *s, Id read) {
+  FindRead q = {read, UINT32_MAX, 0};
+  if (!s->read_loc) return s->loc;
+  ex_reads(m, s->body, find_read, &q);
+  if (q.n != s->nread_loc || q.at >= q.n || !s->read_loc[q.at]) return s->loc;
+  const Loc *at = &m->src->loc.at[s->read_loc[q.at]];
+  return loc_new(m->src, at->file, at->line, at->col, at->len, m->src->loc.at[s->loc].parent);
+}
+
 void call_add_arg(Module *m, Call *c, ActualMode mode, Id value) {
   Actual *arg = NEWN(m->arena, Actual, c->narg + 1);
   if (c->narg) memcpy(arg, c->arg, c->narg * sizeof *arg);

@@ -17,6 +17,9 @@ void stmt_uses(const Module *m, const Fn *f, const Stmt *s, void (*visit)(Id val
 // formals that the callee accumulates into.
 void stmt_defines(const Module *m, const Stmt *s, void (*visit)(Id value, void *ctx), void *ctx);
 
+// The place of a read in a statement's body: its own, where that is known, or the statement's.
+Id stmt_read_loc(const Module *m, const Stmt *s, Id read);
+
 // One more argument or result of a call.
 void call_add_arg(Module *m, Call *c, ActualMode mode, Id value);
 void call_add_result(Module *m, Call *c, ResultMode mode, Id value);

@@ -38,3 +38,10 @@ expect 1 "$DTC" plain.dt -o train
 says "names no data" err.txt
 expect 1 "$DTC" "$SRC/examples/mlp.dt" -o missing/folder/train
 says "cannot write missing/folder/train: No such file" err.txt
+# A setting has two names; the last -D of either counts.
+for first in microbatch train.microbatch; do
+  [ $first = microbatch ] && last=train.microbatch || last=microbatch
+  expect 0 "$DTC" "$SRC/examples/mlp.dt" --emit ir -D $first=2 -D $last=5 -D batch=7 -D batch=10
+  says "^  microbatch = 5$" out.txt
+  says "^  batch = 10$" out.txt
+done
