@@ -96,7 +96,6 @@ static inline void dt_shm_beat(void) {
   atomic_uint *b = &dt_shm.rank[dt_shm.me].beat;
   atomic_store_explicit(b, atomic_load_explicit(b, memory_order_relaxed) + 1, memory_order_relaxed);
 }
-_Noreturn void dt_shm_verdict(DtVerdictKind kind, int rank);
 
 extern const DtTransport dt_shm_transport;
 

@@ -17,8 +17,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
-enum { LEAST_LOOKS = 16, MOST_LOOKS = 2000 };
+enum { LEAST_LOOKS = 16, MOST_LOOKS = 2000, DOOMED_MS = 2000 };
 
 typedef struct {
   int rank; // at the end of the chain, -1: the chain is a ring
@@ -27,6 +28,7 @@ typedef struct {
 } Patience;
 
 static int looks = MOST_LOOKS; // at a counter before sleeping: longer while that succeeds
+static int64_t doomed;         // nanoseconds: when a verdict met this rank outside operations, or 0
 
 static void copy_words(char *to, size_t n, const char *from) {
   size_t length = from ? strlen(from) : 0;
@@ -35,9 +37,12 @@ static void copy_words(char *to, size_t n, const char *from) {
   to[length] = 0;
 }
 
+static _Noreturn void tell(int verdict);
+
 void dt_shm_publish(const DtOp *op) {
   DtDoing *d = &dt_shm.rank[dt_shm.me].doing;
   dt_shm_beat();
+  if (op && doomed) tell(atomic_load(&dt_shm.head->verdict));
   if (!op) {
     d->kind = -1;
     return;
@@ -106,9 +111,13 @@ static _Noreturn void tell(int verdict) {
   }
 }
 
-_Noreturn void dt_shm_verdict(DtVerdictKind kind, int rank) {
+static void judge(DtVerdictKind kind, int rank) {
   int none = 0, mine = (int)kind << 16 | (rank + 1);
   atomic_compare_exchange_strong(&dt_shm.head->verdict, &none, mine);
+}
+
+_Noreturn static void end(DtVerdictKind kind, int rank) {
+  judge(kind, rank);
   tell(atomic_load(&dt_shm.head->verdict));
 }
 
@@ -119,11 +128,9 @@ static void look_at_lines(void) {
   if (poll(p, (nfds_t)dt_shm.size, 0) <= 0) return;
   for (int r = 0; r < dt_shm.size; r++) {
     if (!(p[r].revents & (POLLHUP | POLLERR))) continue;
-    if (atomic_load(&dt_shm.rank[r].state) != DT_RANK_LEFT) {
-      int verdict = atomic_load(&dt_shm.head->verdict);
-      if (verdict) tell(verdict); // it ended because of that
-      dt_shm_verdict(DT_LOST, r);
-    }
+    // One that ended because of a verdict has written that before.
+    if (atomic_load(&dt_shm.rank[r].state) != DT_RANK_LEFT) judge(DT_LOST, r);
+    close(dt_shm.line[r]);
     dt_shm.line[r] = -1; // poll passes it over
   }
 }
@@ -133,9 +140,14 @@ void dt_shm_look(void) {
   dt_shm_beat();
   copy_words(d->activity, sizeof d->activity, dt_activity_now());
   if (d->kind < 0) d->step = dt_comm_at_step();
-  int verdict = atomic_load(&dt_shm.head->verdict);
-  if (verdict) tell(verdict);
   look_at_lines();
+  int verdict = atomic_load(&dt_shm.head->verdict);
+  if (!verdict) return;
+  // Outside operations this rank goes on until it would enter the next, to say which that is; but
+  // not for long.
+  int64_t t = dt_nanoseconds();
+  if (!doomed) doomed = t;
+  if (dt_comm_current() || t - doomed > DOOMED_MS * (int64_t)1000000) tell(verdict);
 }
 
 static int end_of_chain(int rank) {
@@ -155,9 +167,9 @@ static void be_patient(Patience *p, int rank, double seconds) {
   p->rank = last;
   p->beat = beat;
   p->late += seconds;
-  if (p->silent > dt_comm_limit()) dt_shm_verdict(DT_SILENT, last);
+  if (p->silent > dt_comm_limit()) end(DT_SILENT, last);
   if (p->late > dt_comm_late_limit())
-    dt_shm_verdict(last < 0 ? DT_CYCLE : DT_LATE, last < 0 ? rank : last);
+    end(last < 0 ? DT_CYCLE : DT_LATE, last < 0 ? rank : last);
 }
 
 static bool soon(DtCounter *c, uint64_t least) {
@@ -188,7 +200,7 @@ void dt_shm_await(DtCounter *c, uint64_t least, int rank) {
     dt_shm_look();
     // What a rank staged before it left stays; more does not come.
     if (atomic_load(&dt_shm.rank[rank].state) == DT_RANK_LEFT && dt_counter_get(c) < least)
-      dt_shm_verdict(DT_GONE, rank);
+      end(DT_GONE, rank);
     be_patient(&p, rank, (double)waited * 1e-9);
     waited = 0;
   }

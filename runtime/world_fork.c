@@ -104,7 +104,11 @@ static _Noreturn void look_after(const sigset_t *handled) {
     if (number == SIGTERM || number == SIGINT) on_stop(number);
     if (number == SIGUSR2) kill_all(SIGUSR2); // only reports
     collect();
-    if (parent.deadline && parent.left && seconds() > parent.deadline) {
+    // A stopped rank, which the others have given up and left, cannot end by itself.
+    int verdict = atomic_load(&dt_shm.head->verdict);
+    if (verdict >> 16 == DT_SILENT && parent.left == 1 && parent.pid[(verdict & 0xffff) - 1])
+      parent.deadline = seconds();
+    if (parent.deadline && parent.left && seconds() >= parent.deadline) {
       parent.deadline = 0;
       kill_all(SIGKILL);
     }
