@@ -1,4 +1,5 @@
 #define _GNU_SOURCE
+#include "runtime/limit.h"
 #include "runtime/parallel.h"
 #include "runtime/run.h"
 
@@ -83,14 +84,16 @@ static int list_regions(DtRun *r, Region list[MOST_REGIONS]) {
 
 // What all ranks of this machine need, or will soon, must fit: none is to be killed hours later.
 static int check_fits(const DtRun *r, int64_t need, DtError *e) {
-  int64_t have = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+  bool group;
+  int64_t have = dt_memory_limit("", &group);
+  const char *who = group ? "its control group allows" : "the machine has";
   int ranks = dt_world.local_size > 1 ? dt_world.local_size : 1;
   if (need <= have / ranks) return 0;
   if (ranks == 1)
-    return dt_fail(e, DT_EXIT_OS, "%s needs %.2f GiB of memory, the machine has %.2f", r->p->model,
-                   (double)need / (1 << 30), (double)have / (1 << 30));
-  return dt_fail(e, DT_EXIT_OS, "%s needs %.2f GiB of memory a rank, the machine has %.2f for %d",
-                 r->p->model, (double)need / (1 << 30), (double)have / (1 << 30), ranks);
+    return dt_fail(e, DT_EXIT_OS, "%s needs %.2f GiB of memory, %s %.2f", r->p->model,
+                   (double)need / (1 << 30), who, (double)have / (1 << 30));
+  return dt_fail(e, DT_EXIT_OS, "%s needs %.2f GiB of memory a rank, %s %.2f for %d", r->p->model,
+                 (double)need / (1 << 30), who, (double)have / (1 << 30), ranks);
 }
 
 int dt_memory_allocate(DtRun *r, bool training, DtError *e) {
