@@ -2,11 +2,12 @@
 #include "runtime/cpu/level.h"
 
 #include <stdatomic.h>
+#include <stdlib.h>
 
 static atomic_int chosen; // 0: not chosen yet
 static atomic_bool fixed;
 
-static int best(void) {
+static int processor(void) {
 #if defined(__x86_64__)
   __builtin_cpu_init();
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
@@ -20,6 +21,13 @@ static int best(void) {
 #else
   return 1;
 #endif
+}
+
+static int best(void) {
+  int have = processor();
+  const char *most = getenv("DTC_CPU_LEVEL");
+  int limit = most ? atoi(most) : 0;
+  return limit >= 1 && limit < have ? limit : have;
 }
 
 int dt_cpu_level(int level) {

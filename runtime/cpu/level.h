@@ -10,7 +10,7 @@
 //
 // Chooses `level` (0: the best that this processor has); returns the level chosen, which is lower
 // only where the processor lacks the one asked for. Call before the first kernel; without a call,
-// the best.
+// the best. The environment's DTC_CPU_LEVEL makes a processor seem a lesser one: for tests.
 int dt_cpu_level(int level);
 
 // The level in use.

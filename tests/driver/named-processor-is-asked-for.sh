@@ -1,0 +1,14 @@
+# A program for a named processor refuses to run on a lesser one, and gives the same bits on any that will do.
+. "$(dirname "$0")/../support/lib.sh"
+grep -qw avx2 /proc/cpuinfo || exit 77
+python3 "$SRC/examples/data/make_arrays.py" mlp . 100
+"$DTC" "$SRC/examples/mlp.dt" --arch x86-64-v3 -o train
+expect 78 env DTC_CPU_LEVEL=1 ./train --steps 1
+says "lacks what the program was compiled for: x86-64-v3" err.txt
+expect 0 ./train --steps 2 --quiet --export best.safetensors
+expect 0 env DTC_CPU_LEVEL=3 ./train --steps 2 --quiet --export v3.safetensors
+same best.safetensors v3.safetensors
+"$DTC" "$SRC/examples/mlp.dt" --arch x86-64 -o train
+expect 0 env DTC_CPU_LEVEL=1 ./train --steps 2 --quiet --export v1.safetensors
+expect 0 ./train --steps 2 --quiet --export any.safetensors
+same v1.safetensors any.safetensors
