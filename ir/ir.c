@@ -7,6 +7,7 @@ const char *const red_name[NRED] = {"", "sum", "mean", "max", "min", "argmax"};
 const char *const coll_name[NCOLL] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all"};
 const char *const intrinsic_name[NINTR] = {"", "attention"};
 const char *const init_name[NINIT] = {"zeros", "ones", "normal", "uniform", "const"};
+const char *const chunk_part_name[NCHUNK_PART] = {"forward", "backward", "weights", "eval"};
 const char *const entry_name[NENTRY] = {"loss", "eval_loss", "sample", "count",
                                         "step", "eval",      "update"};
 const OpInfo op_info[NOP] = {

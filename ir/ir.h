@@ -311,6 +311,25 @@ typedef enum Entry {
 extern const char *const entry_name[NENTRY];
 enum { UPDATE_PIECE = 4096 }; // elements of a parameter that one call of the update steps
 
+// What a stage of a pipeline holds of a parameter: slices [first, first + count) of the leading extent
+// of a stacked one, or all of another (0, 1).
+typedef struct Piece {
+  Id param; // Module.param
+  int64_t first, count;
+} Piece;
+// A part of the step that one stage runs. Its functions take the data arguments, `first`, `batch` and
+// totals, then what they receive (`in.X`) and what is kept with the microbatch (`slot.X`), then the
+// chunk's parameters in the order of `piece`, then (BACKWARD and WEIGHTS) INOUT `grad.PARAM` in that
+// order. They return what is kept (`slot.X`), then what is sent (`out.X`), then (the last chunk's
+// FORWARD and EVAL) the loss and metrics. What chunk c sends forward is what chunk c + 1 receives, in
+// the same order; what it sends backward, what chunk c - 1 does.
+typedef enum ChunkPart { CHUNK_FORWARD, CHUNK_BACKWARD, CHUNK_WEIGHTS, CHUNK_EVAL, NCHUNK_PART } ChunkPart;
+extern const char *const chunk_part_name[NCHUNK_PART]; // "forward" "backward" "weights" "eval"
+typedef struct Chunk {
+  Id fn[NCHUNK_PART]; // or NONE
+  VEC(Piece) piece;
+} Chunk;
+
 // A fact about data that a subscript's range proof relies on: checked when data is loaded.
 typedef struct DataRange {
   Id arg; // position among the model's data arguments
@@ -333,6 +352,12 @@ typedef struct Module {
   VEC(DataRange) range;
   uint32_t ndata; // data arguments of the loss
   Id entry[NENTRY]; // functions, or NONE
+  // A pipeline: how many stages (0 or 1: none), chunks of each, whether backward is split into that of
+  // the input and that of the weights, and the schedule's name; chunk c is stage c % stages'.
+  uint32_t stages, chunks;
+  bool split;
+  Str schedule;
+  VEC(Chunk) chunk; // passes/pipeline.c; in place of ENTRY_STEP, ENTRY_EVAL and ENTRY_SAMPLE
   Train train;
   struct ExprTable *table; // hash-consing; private to ir.c
 } Module;

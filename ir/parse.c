@@ -625,6 +625,58 @@ static bool axis(Parser *p) {
   return true;
 }
 
+// pipeline = 'pipeline' STAGES ['chunks' N] ['split'] STRING
+static bool pipeline(Parser *p) {
+  Module *m = p->m;
+  const Token *t = tok(p);
+  m->chunks = 1;
+  if (!p_small(p, &m->stages) || (accept_word(p, "chunks") && !p_small(p, &m->chunks))) return false;
+  if (m->stages < 2 || m->stages > 1024 || m->chunks < 1 || m->chunks > 1024)
+    return p_fail(p, t, "a pipeline has from 2 to 1024 stages, each of 1 to 1024 chunks");
+  m->split = accept_word(p, "split");
+  m->schedule = tok(p)->text;
+  return p_expect(p, TOK_STRING, "the schedule's name");
+}
+
+// holds = 'holds' NAME ['[' FIRST ',' COUNT ']']
+static bool holds(Parser *p, Chunk *c) {
+  const Token *t = tok(p);
+  Piece q = {.count = 1};
+  Str name;
+  if (!p_name(p, "a parameter", &name)) return false;
+  while (q.param < p->m->param.n && p->m->param.at[q.param].name != name) q.param++;
+  if (q.param == p->m->param.n) return p_fail(p, t, "there is no parameter `%s`", name);
+  const Param *of = &p->m->param.at[q.param];
+  if (of->nstack && (!p_expect(p, '[', "`[`") || !p_integer(p, &q.first) || !p_expect(p, ',', "`,`") ||
+                     !p_integer(p, &q.count) || !p_expect(p, ']', "`]`")))
+    return false;
+  if (of->nstack && (q.first < 0 || q.count < 1 || q.count > of->extent[0] || q.first > of->extent[0] - q.count))
+    return p_fail(p, t, "`%s` has %lld slices", name, (long long)of->extent[0]);
+  PUSH(p->a, c->piece, q);
+  return true;
+}
+
+// chunk = 'chunk' NUMBER (holds | part {',' part}), part = NAME '=' NAME
+static bool chunk(Parser *p) {
+  const Token *t = tok(p);
+  uint32_t number;
+  if (!p_small(p, &number)) return false;
+  if (number > p->m->chunk.n) return p_fail(p, t, "chunks are numbered from 0 in order");
+  if (number == p->m->chunk.n) PUSH(p->a, p->m->chunk, (Chunk){.fn = {NONE, NONE, NONE, NONE}});
+  if (accept_word(p, "holds")) return holds(p, &p->m->chunk.at[number]);
+  do {
+    uint32_t part = 0;
+    Str text;
+    while (part < NCHUNK_PART && !is_word(tok(p), chunk_part_name[part])) part++;
+    if (part == NCHUNK_PART) return p_fail(p, tok(p), "unknown part %s", token_text(p->a, tok(p)));
+    next(p);
+    uint32_t at = p->at + 1;
+    if (!p_expect(p, '=', "`=`") || !p_name(p, "a function", &text)) return false;
+    PUSH(p->a, p->pending, (Pending){NONE, NENTRY + number * NCHUNK_PART + part, at});
+  } while (accept(p, ','));
+  return true;
+}
+
 static bool metric(Parser *p) {
   Str s;
   if (!p_name(p, "a name", &s)) return false;
@@ -642,6 +694,8 @@ static bool item(Parser *p) {
   if (accept_word(p, "metric")) return metric(p);
   if (accept_word(p, "axis")) return axis(p);
   if (accept_word(p, "spmd")) return p->m->spmd = true;
+  if (accept_word(p, "pipeline")) return pipeline(p);
+  if (accept_word(p, "chunk")) return chunk(p);
   if (accept_word(p, "param")) return param(p);
   if (accept_word(p, "entry")) return entry(p);
   if (accept_word(p, "func")) return function_text(p), true;
@@ -655,7 +709,9 @@ static void resolve(Parser *p) {
     const Token *t = &p->tok.at[q->token];
     Id fn = fn_find(p->m, t->text);
     if (fn == NONE) p_fail(p, t, "there is no function `%s`", t->text);
-    else if (q->fn == NONE) p->m->entry[q->stmt] = fn;
+    else if (q->fn == NONE && q->stmt < NENTRY) p->m->entry[q->stmt] = fn;
+    else if (q->fn == NONE)
+      p->m->chunk.at[(q->stmt - NENTRY) / NCHUNK_PART].fn[(q->stmt - NENTRY) % NCHUNK_PART] = fn;
     else p->m->fn.at[q->fn].stmt.at[q->stmt].call->fn = fn;
   }
 }

@@ -13,7 +13,7 @@ enum { MAX_HEIGHT = 400, MAX_NESTING = 2 * MAX_HEIGHT + 2, MAX_ARGS = 64, MAX_CH
 
 // A call's callee may come later in the text: names are resolved at the end.
 typedef struct Pending {
-  Id fn; // caller; NONE: entry `stmt`
+  Id fn; // caller; NONE: entry `stmt`, or, from NENTRY on, the parts of chunks in order
   uint32_t stmt;
   uint32_t token;
 } Pending;

@@ -714,6 +714,32 @@ static void put_param(Printer *p, const Param *q) {
   put(p, "\n");
 }
 
+// chunk 0 forward = f, backward = g
+// chunk 0 holds blocks.*.w[6, 6]
+static void put_chunks(Printer *p) {
+  const Module *m = p->m;
+  for (uint32_t i = 0; i < m->chunk.n; i++) {
+    const Chunk *c = &m->chunk.at[i];
+    const char *before = "";
+    buf_printf(p->b, "chunk %u ", i);
+    for (int k = 0; k < NCHUNK_PART; k++) {
+      if (c->fn[k] == NONE) continue;
+      buf_printf(p->b, "%s%s = ", before, chunk_part_name[k]);
+      put_name(p, m->fn.at[c->fn[k]].name);
+      before = ", ";
+    }
+    put(p, "\n");
+    for (uint32_t k = 0; k < c->piece.n; k++) {
+      const Piece *q = &c->piece.at[k];
+      buf_printf(p->b, "chunk %u holds ", i);
+      put_name(p, m->param.at[q->param].name);
+      if (m->param.at[q->param].nstack)
+        buf_printf(p->b, "[%lld, %lld]", (long long)q->first, (long long)q->count);
+      put(p, "\n");
+    }
+  }
+}
+
 static void put_tables(Printer *p) {
   const Module *m = p->m;
   put_train(p);
@@ -736,6 +762,7 @@ static void put_tables(Printer *p) {
     put_name(p, m->fn.at[m->entry[e]].name);
     put(p, "\n");
   }
+  put_chunks(p);
 }
 
 // First of the tables: what follows names axes.
@@ -746,6 +773,13 @@ static void put_axes(const Module *m, Buf *b) {
     buf_printf(b, " %lld\n", (long long)m->axis.at[a].size);
   }
   if (m->spmd) buf_printf(b, "spmd\n");
+  if (m->stages < 2) return;
+  buf_printf(b, "pipeline %u", m->stages);
+  if (m->chunks > 1) buf_printf(b, " chunks %u", m->chunks);
+  if (m->split) buf_printf(b, " split");
+  buf_printf(b, " ");
+  print_string(m->schedule, b);
+  buf_printf(b, "\n");
 }
 
 void ir_print(const Module *m, Buf *b) {

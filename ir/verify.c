@@ -681,6 +681,26 @@ static bool entry_ok(Verifier *v, Entry e) {
   return e == ENTRY_SAMPLE || scalars_returned(v, 0);
 }
 
+static bool chunks_ok(Verifier *v) {
+  const Module *m = v->m;
+  if (m->chunk.n && m->chunk.n != m->stages * m->chunks)
+    return fail(v, "%u chunks for %u stages of %u", m->chunk.n, m->stages, m->chunks);
+  for (uint32_t i = 0; i < m->chunk.n; i++) {
+    const Chunk *c = &m->chunk.at[i];
+    for (int k = 0; k < NCHUNK_PART; k++)
+      if (c->fn[k] != NONE && c->fn[k] >= m->fn.n) return fail(v, "chunk %u: `%s` is no function", i, chunk_part_name[k]);
+    for (uint32_t k = 0; k < c->piece.n; k++) {
+      const Piece *q = &c->piece.at[k];
+      if (q->param >= m->param.n) return fail(v, "chunk %u holds what is no parameter", i);
+      const Param *p = &m->param.at[q->param];
+      int64_t n = p->nstack ? p->extent[0] : 1;
+      if (q->first < 0 || q->count < 1 || q->count > n || q->first > n - q->count)
+        return fail(v, "chunk %u: `%s` has %lld slices", i, p->name, (long long)n);
+    }
+  }
+  return true;
+}
+
 bool ir_verify(const Module *m, Buf *why) {
   Verifier v = {.m = m, .why = why};
   v.stamp = NEWN(m->arena, uint32_t, m->expr.n + 1);
@@ -698,6 +718,7 @@ bool ir_verify(const Module *m, Buf *why) {
     if (m->entry[e] >= m->fn.n) return fail(&v, "entry `%s` is no function", entry_name[e]);
     if (!entry_ok(&v, (Entry)e)) return false;
   }
+  if (!chunks_ok(&v)) return false;
   if (m->axis.n && !m->spmd) return shard_verify(m, why);
   return true;
 }

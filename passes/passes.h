@@ -14,6 +14,7 @@ bool pass_optimizer(Module *m);
 bool pass_precision(Module *m);
 bool pass_simplify(Module *m);
 bool pass_localise(Module *m);
+bool pass_pipeline(Module *m);
 bool pass_normalise(Module *m);
 
 #endif

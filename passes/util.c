@@ -208,6 +208,10 @@ uint32_t module_postorder(const Module *m, Id *order) {
   uint32_t n = 0;
   for (int e = 0; e < NENTRY; e++)
     if (m->entry[e] != NONE) n = postorder(m, m->entry[e], seen, order, n);
+  for (uint32_t i = 0; i < m->chunk.n * NCHUNK_PART; i++) {
+    Id fn = m->chunk.at[i / NCHUNK_PART].fn[i % NCHUNK_PART];
+    if (fn != NONE) n = postorder(m, fn, seen, order, n);
+  }
   free(seen);
   return n;
 }
@@ -240,6 +244,10 @@ void module_sweep(Module *m) {
         m->fn.at[f].stmt.at[i].call->fn = to[m->fn.at[f].stmt.at[i].call->fn];
   for (int e = 0; e < NENTRY; e++)
     if (m->entry[e] != NONE) m->entry[e] = to[m->entry[e]];
+  for (uint32_t i = 0; i < m->chunk.n * NCHUNK_PART; i++) {
+    Id *fn = &m->chunk.at[i / NCHUNK_PART].fn[i % NCHUNK_PART];
+    if (*fn != NONE) *fn = to[*fn];
+  }
   restore_names(m);
 }
 

@@ -1,0 +1,33 @@
+// Cuts the step into chunks for a pipeline: forward and backward functions of consecutive layers.
+// requires: step and eval, with parameters and gradients as their last arguments; simplify, so that
+//   what is dead needs no stage.
+// guarantees: where Module.stages is above 1: Module.chunk has stages * chunks members, each with a
+//   forward and a backward function (split: and one for the gradients of its parameters), an eval
+//   function, and the parameters they use; no ENTRY_STEP, ENTRY_EVAL, ENTRY_SAMPLE.
+// invalidates: positions of functions.
+//
+// Run one after the other, forward.0 to forward.N, backward.N to backward.0 do what the step did, in
+// the same order for each sum: a chunk's functions compute the same statements. What passes between
+// them is in their arguments and results (passes/pipeline_emit.c).
+#include "passes/passes.h"
+#include "passes/pipeline.h"
+
+bool pass_pipeline(Module *m) {
+  if (m->stages < 2 || m->chunk.n || m->entry[ENTRY_STEP] == NONE || !m->param.n) return true;
+  if (m->stages * m->chunks > MAX_CHUNKS) {
+    diag_error(m->src, 0, "a pipeline has at most %d chunks in all, not %u stages of %u", MAX_CHUNKS,
+               m->stages, m->chunks);
+    return false;
+  }
+  Cut step, eval;
+  if (!cut_step(m, m->entry[ENTRY_STEP], &step) || !cut_place(&step)) return false;
+  if (m->split) cut_split(&step);
+  cut_emit(&step);
+  if (m->entry[ENTRY_EVAL] != NONE) {
+    if (!cut_eval(m, m->entry[ENTRY_EVAL], &step, cut_use(&step), &eval)) return false;
+    cut_emit_eval(&eval);
+  }
+  m->entry[ENTRY_STEP] = m->entry[ENTRY_EVAL] = m->entry[ENTRY_SAMPLE] = NONE;
+  module_sweep(m);
+  return true;
+}
