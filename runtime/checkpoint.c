@@ -4,10 +4,10 @@
 #define _GNU_SOURCE
 #include "runtime/checkpoint.h"
 
+#include "runtime/load.h"
+#include "runtime/manifest.h"
 #include "runtime/trace.h"
-#include "runtime/weights.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,10 +17,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char FORMAT[] = "dtc checkpoint";
-enum { VERSION = 1, MOST_PARTS = 1 + DT_MAX_MOMENTS, PATIENCE_SECONDS = 5 };
-static const char *const part_name[MOST_PARTS] = {"params.safetensors", "moment0.safetensors",
-                                                  "moment1.safetensors"};
+enum { PATIENCE_SECONDS = 5 };
+
+static bool first_rank(void) { return dt_world.rank == 0; }
+static const DtGroup *world(void) { return dt_group((1u << DT_AXES) - 1); }
+
+// ---- Names
 
 // The step in "step-00000100", with `end` behind it; -1 where the name is another.
 static int64_t step_of(const char *name, const char *end) {
@@ -32,29 +34,24 @@ static int64_t step_of(const char *name, const char *end) {
   return digits >= 8 && strcmp(p, end) == 0 ? v : -1;
 }
 
-static int compare_steps(const void *a, const void *b) {
-  int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-  return x > y ? -1 : x < y;
+typedef struct {
+  const char *end;
+  int64_t below, newest;
+} Search;
+
+static void look_at(const char *name, void *arg) {
+  Search *s = arg;
+  int64_t step = step_of(name, s->end);
+  if (step < s->below && step > s->newest) s->newest = step;
 }
 
-// Steps of the folders "step-N" + end, newest first. *n < 0: the folder cannot be read.
-static int64_t *list_steps(const char *folder, const char *end, int64_t *n) {
-  DIR *d = opendir(folder);
-  int64_t *step = NULL, capacity = 0;
-  *n = d ? 0 : -1;
-  for (struct dirent *f; d && (f = readdir(d));) {
-    int64_t s = step_of(f->d_name, end);
-    if (s < 0) continue;
-    if (*n == capacity) {
-      int64_t *more = realloc(step, (size_t)(capacity += 64) * sizeof *more);
-      if (!more) break;
-      step = more;
-    }
-    step[(*n)++] = s;
-  }
-  if (d) closedir(d);
-  if (step) qsort(step, (size_t)*n, sizeof *step, compare_steps);
-  return step;
+// The newest step below `below` of which there is a folder "step-N" + end; -1: none. *bad (may be
+// NULL): the folder cannot be read.
+static int64_t step_below(const char *folder, const char *end, int64_t below, bool *bad) {
+  Search s = {end, below, -1};
+  int failed = dt_look_through(folder, look_at, &s);
+  if (bad) *bad = failed != 0;
+  return s.newest;
 }
 
 static int step_path(char out[PATH_MAX], const char *folder, int64_t step, const char *end,
@@ -65,18 +62,16 @@ static int step_path(char out[PATH_MAX], const char *folder, int64_t step, const
 }
 
 int64_t dt_checkpoint_newest(const char *folder) {
-  int64_t n, *step = list_steps(folder, "", &n), newest = n > 0 ? step[0] : -1;
-  free(step);
-  return newest;
+  return step_below(folder, "", INT64_MAX, NULL);
 }
 
-// Saving.
+// ---- The folder that a run saves to
 
 // Refuses a second run. One that was killed just now may take a moment to die, and holds its lock
 // till then.
-static int lock(DtSaver *s, DtError *e) {
+static int lock(DtSaver *s, int how, DtError *e) {
   double until = dt_seconds() + PATIENCE_SECONDS;
-  while (s->lock >= 0 && flock(s->lock, LOCK_EX | LOCK_NB) != 0) {
+  while (s->lock >= 0 && flock(s->lock, how | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return 0; // a file system without locks goes without this check
     if (dt_seconds() > until)
       return dt_fail(e, DT_EXIT_CREATE, "another run is saving to %s", s->folder);
@@ -85,86 +80,86 @@ static int lock(DtSaver *s, DtError *e) {
   return 0;
 }
 
-int dt_saver_open(DtSaver *s, const char *folder, DtError *e) {
+static int open_folder(DtSaver *s, DtError *e) {
+  if (access(s->folder, W_OK | X_OK) != 0)
+    return dt_fail_errno(e, DT_EXIT_CREATE, "cannot write to", s->folder);
+  s->lock = open(s->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  return 0;
+}
+
+// By the first rank, while no rank of another run is there.
+static int clear_folder(DtSaver *s, DtError *e) {
   char path[PATH_MAX];
-  s->lock = -1;
+  if (dt_make_folder(s->folder, e) || open_folder(s, e) || lock(s, LOCK_EX, e)) return e->status;
+  for (int64_t step = INT64_MAX; (step = step_below(s->folder, ".tmp", step, NULL)) >= 0;)
+    if (step_path(path, s->folder, step, ".tmp", e) || dt_remove_folder(path, e)) return e->status;
+  return lock(s, LOCK_SH, e);
+}
+
+// Every rank holds the lock: one that outlives its run by a moment might still be writing.
+static int take_folder(DtSaver *s, const char *folder, DtError *e) {
   if (strlen(folder) >= sizeof s->folder)
     return dt_fail(e, DT_EXIT_CREATE, "the name is too long: %s", folder);
   strcpy(s->folder, folder);
-  if (dt_make_folder(folder, e)) return e->status;
-  if (access(folder, W_OK | X_OK) != 0)
-    return dt_fail_errno(e, DT_EXIT_CREATE, "cannot write to", folder);
-  s->lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (lock(s, e)) return e->status;
-  int64_t n, *step = list_steps(folder, ".tmp", &n);
-  for (int64_t i = 0; i < n; i++)
-    if (step_path(path, folder, step[i], ".tmp", e) || dt_remove_folder(path, e)) break;
-  free(step);
-  return e->status;
+  if (first_rank()) clear_folder(s, e);
+  if (dt_agree_on(e)) return e->status;
+  if (!first_rank() && !open_folder(s, e)) lock(s, LOCK_SH, e);
+  return dt_agree_on(e);
+}
+
+int dt_saver_open(DtSaver *s, DtRun *r, const char *folder, DtError *e) {
+  *s = (DtSaver){.lock = -1};
+  if (folder && take_folder(s, folder, e)) return e->status;
+  s->part = calloc((size_t)dt_world.size, sizeof *s->part);
+  if (!s->part) dt_fail(e, DT_EXIT_OS, "no memory for the list of parts");
+  else dt_save_open(&s->save, r, folder != NULL, e);
+  return dt_agree_on(e);
 }
 
 void dt_saver_close(DtSaver *s) {
   if (s->lock >= 0) close(s->lock);
   s->lock = -1;
+  free(s->part);
+  s->part = NULL;
+  dt_save_close(&s->save);
 }
 
-typedef struct {
-  int64_t bytes[MOST_PARTS];
-  uint64_t hash[MOST_PARTS];
-} Parts;
+// ---- Saving
 
-static int write_manifest(const char *folder, const DtRun *r, const Parts *parts, DtError *e) {
-  const DtProgram *p = r->p;
-  char path[PATH_MAX], text[4096], model[256], lr[32];
-  if (dt_path(path, folder, "manifest.json", e)) return e->status;
-  dt_json_escape(model, sizeof model, p->model);
-  dt_json_real(lr, r->o.lr);
-  int n = snprintf(
-      text, sizeof text,
-      "{\"format\":\"%s\",\"version\":%d,\n\"model\":\"%s\",\"build\":\"%s\",\"precision\":\"%s\","
-      "\n"
-      "\"step\":%lld,\"samples\":%lld,\"seed\":%lld,\"shuffle\":%s,\"train_samples\":%lld,\n"
-      "\"batch\":%lld,\"lr\":%s,\"moments\":%d,\n\"parts\":[",
-      FORMAT, VERSION, model, p->build, p->train.precision, (long long)r->step,
-      (long long)r->samples, (long long)r->seed, r->o.no_shuffle ? "false" : "true",
-      (long long)r->train.count, (long long)r->o.batch, lr, p->nmoment);
-  for (int i = 0; i < 1 + p->nmoment; i++)
-    n += snprintf(text + n, sizeof text - (size_t)n,
-                  "%s\n{\"file\":\"%s\",\"bytes\":%lld,\"xxh64\":\"%016llx\"}", i ? "," : "",
-                  part_name[i], (long long)parts->bytes[i], (unsigned long long)parts->hash[i]);
-  n += snprintf(text + n, sizeof text - (size_t)n, "],\n");
-  DtOut o;
-  if (dt_out_open(&o, path, e)) return e->status;
-  dt_out_write(&o, text, (size_t)n);
-  // The last line guards what stands before it.
-  dt_out_print(&o, "\"check\":\"%016llx\"}\n", (unsigned long long)dt_hash(text, (size_t)n));
-  return dt_out_close(&o, e);
+static int make_folder(const char *path, DtError *e) {
+  if (dt_remove_folder(path, e)) return e->status;
+  if (mkdir(path, 0777) == 0) return 0;
+  return dt_fail_errno(e, errno == ENOSPC ? DT_EXIT_IO : DT_EXIT_CREATE, "cannot create", path);
 }
 
-static int make_folder(const char *folder, DtError *e) {
-  if (mkdir(folder, 0777) == 0) return 0;
-  return dt_fail_errno(e, errno == ENOSPC ? DT_EXIT_IO : DT_EXIT_CREATE, "cannot create", folder);
+static int write_part(DtSaver *s, const char *folder, DtError *e) {
+  char path[PATH_MAX], name[DT_PART_NAME];
+  DtPartInfo mine = {0, 0};
+  dt_part_name(name, dt_world.rank);
+  // The path is short enough for this rank or for none: folders are the same everywhere.
+  if (dt_path(path, folder, name, e)) return e->status;
+  dt_save_part(&s->save, path, &mine, e);
+  if (dt_agree_on(e)) return e->status;
+  enum { WORDS = sizeof mine / sizeof(int32_t) };
+  dt_wait(dt_all_gather(world(), DT_TYPE_I32, &mine, s->part, (int64_t)WORDS * dt_world.size,
+                        (DtNote){"the parts of a checkpoint", -1, NULL}));
+  return 0;
 }
 
-// All ranks come here; what fails anywhere is agreed on before anybody goes on.
-static int write_folder(const char *folder, DtRun *r, DtError *e) {
-  DtNames names;
-  Parts parts;
-  char path[PATH_MAX];
-  bool first = dt_world.rank == 0;
-  int status = dt_names_make(&names, r->p, e);
-  if (first && !status) status = make_folder(folder, e);
-  status = dt_agree(status);
-  for (int i = 0; i < 1 + r->p->nmoment && !status; i++) {
-    DtRegion region = i ? DT_MOMENT + i - 1 : DT_PARAM;
-    if (!dt_path(path, folder, part_name[i], e))
-      dt_weights_save(&names, r, region, path, &parts.bytes[i], &parts.hash[i], e);
-    status = dt_agree(e->status);
+// Whether the first rank sees what the others wrote: their folder may be on another machine.
+static int see_parts(const DtSaver *s, const char *folder, DtError *e) {
+  for (int i = 0; i < dt_world.size; i++) {
+    char path[PATH_MAX], name[DT_PART_NAME];
+    struct stat f;
+    dt_part_name(name, i);
+    if (!s->part[i].bytes || dt_path(path, folder, name, e)) continue;
+    if (stat(path, &f) != 0 || f.st_size != s->part[i].bytes)
+      return dt_fail(e, DT_EXIT_IO,
+                     "%s, which rank %d wrote, is not what rank 0 finds there: all ranks must save "
+                     "to one file system",
+                     path, i);
   }
-  if (first && !status) status = write_manifest(folder, r, &parts, e);
-  if (first && !status) status = dt_sync_folder(folder, e);
-  dt_names_free(&names);
-  return status;
+  return e->status;
 }
 
 // Gives `from` the name `to`. A checkpoint of that name (of a run that went further and was then
@@ -188,170 +183,216 @@ static int take_name(const char *from, const char *to, DtError *e) {
 // Removes the oldest, up to `last`; checkpoints past it are another run's. A failure is no reason
 // to stop.
 static void remove_old(const char *folder, int64_t last, int64_t keep) {
-  int64_t n, *step = list_steps(folder, "", &n), kept = 0;
-  for (int64_t i = 0; i < n; i++) {
+  int64_t kept = 0;
+  for (int64_t step = last + 1; (step = step_below(folder, "", step, NULL)) >= 0;) {
     char path[PATH_MAX], away[PATH_MAX];
     DtError e = {0};
-    if (step[i] > last || kept++ < keep) continue;
+    if (kept++ < keep) continue;
     // First the name, then the files: a checkpoint is never seen with parts missing.
-    if (!step_path(path, folder, step[i], "", &e) &&
-        !step_path(away, folder, step[i], ".tmp", &e) &&
+    if (!step_path(path, folder, step, "", &e) && !step_path(away, folder, step, ".tmp", &e) &&
         (rename(path, away) != 0 || dt_remove_folder(away, &e)))
       dt_note("cannot remove %s", path);
   }
-  free(step);
 }
 
-int dt_checkpoint_save(DtSaver *s, DtRun *r, int64_t keep, DtError *e) {
+// The first rank's work when all parts are safe.
+static int complete(DtSaver *s, const char *temporary, const char *path, DtError *e) {
+  if (see_parts(s, temporary, e) ||
+      dt_manifest_write(temporary, s->save.r, s->part, dt_world.size, e) ||
+      dt_sync_folder(temporary, e) || take_name(temporary, path, e))
+    return e->status;
+  return dt_sync_folder(s->folder, e);
+}
+
+int dt_checkpoint_save(DtSaver *s, int64_t keep, DtError *e) {
   char temporary[PATH_MAX], path[PATH_MAX];
-  bool first = dt_world.rank == 0;
-  if (step_path(temporary, s->folder, r->step, ".tmp", e) ||
-      step_path(path, s->folder, r->step, "", e))
+  int64_t step = s->save.r->step;
+  if (step_path(temporary, s->folder, step, ".tmp", e) || step_path(path, s->folder, step, "", e))
     return e->status;
   dt_trace_begin("save");
-  int status = dt_agree(first ? dt_remove_folder(temporary, e) : 0);
-  if (!status) status = write_folder(temporary, r, e);
-  if (first && !status) status = take_name(temporary, path, e);
-  if (first && !status) status = dt_sync_folder(s->folder, e);
-  status = dt_agree(status);
-  if (first && status) {
+  if (first_rank()) make_folder(temporary, e);
+  if (!dt_agree_on(e) && !write_part(s, temporary, e)) {
+    if (first_rank()) complete(s, temporary, path, e);
+    dt_agree_on(e);
+  }
+  if (first_rank() && e->status) {
     DtError ignored = {0};
     dt_remove_folder(temporary, &ignored); // gives the space back
-  } else if (first && keep > 0) {
-    remove_old(s->folder, r->step, keep);
+  } else if (first_rank() && keep > 0) {
+    remove_old(s->folder, step, keep);
   }
   dt_trace_end("save");
-  if (status && !e->status) dt_fail(e, status, "the checkpoint of step %lld could not be written",
-                                    (long long)r->step);
-  return status;
+  return e->status;
 }
 
-// Finding and loading.
-
-static int check_part(const DtJson *j, const DtJsonValue *v, const char *folder, DtError *e) {
-  const DtJsonValue *file = dt_json_member(j, v, "file", DT_JSON_STRING);
-  const DtJsonValue *bytes = dt_json_member(j, v, "bytes", DT_JSON_INTEGER);
-  const DtJsonValue *hash = dt_json_member(j, v, "xxh64", DT_JSON_STRING);
-  char path[PATH_MAX], found[17];
-  if (!file || !bytes || !hash || strchr(file->string, '/'))
-    return dt_fail(e, DT_EXIT_CONTENT, "%s/manifest.json: bad entry of a part", folder);
-  DtMap m;
-  if (dt_path(path, folder, file->string, e) || dt_map_open(&m, path, e)) return e->status;
-  snprintf(found, sizeof found, "%016llx", (unsigned long long)dt_hash(m.bytes, m.size));
-  bool same = (int64_t)m.size == bytes->integer && strcmp(found, hash->string) == 0;
-  dt_map_close(&m);
-  return same ? 0
-              : dt_fail(e, DT_EXIT_CONTENT, "%s is damaged: its hash is not the manifest's", path);
+int dt_export(DtSaver *s, const char *path, DtError *e) {
+  dt_trace_begin("export");
+  dt_save_export(&s->save, path, e);
+  dt_trace_end("export");
+  return dt_agree_on(e);
 }
 
-static int check_parts(const DtJson *j, DtCheckpoint *c, DtError *e) {
-  const DtJsonValue *root = dt_json_root(j),
-                    *parts = dt_json_member(j, root, "parts", DT_JSON_ARRAY);
-  const DtJsonValue *format = dt_json_member(j, root, "format", DT_JSON_STRING);
-  const DtJsonValue *version = dt_json_member(j, root, "version", DT_JSON_INTEGER), *moments;
-  if (!format || strcmp(format->string, FORMAT) != 0 || !version || !parts)
-    return dt_fail(e, DT_EXIT_CONTENT, "%s/manifest.json is no checkpoint's manifest", c->path);
-  if (version->integer != VERSION)
-    return dt_fail(e, DT_EXIT_CONTENT, "%s is of version %lld, this program reads %d", c->path,
-                   (long long)version->integer, VERSION);
-  struct {
-    const char *name;
-    int64_t *out;
-  } number[] = {{"step", &c->step},
-                {"samples", &c->samples},
-                {"seed", &c->seed},
-                {"train_samples", &c->train_samples}};
-  for (size_t i = 0; i < sizeof number / sizeof *number; i++) {
-    const DtJsonValue *v = dt_json_member(j, root, number[i].name, DT_JSON_INTEGER);
-    if (!v || (v->integer < 0 && number[i].out != &c->seed))
-      return dt_fail(e, DT_EXIT_CONTENT, "%s/manifest.json: '%s' is missing", c->path,
-                     number[i].name);
-    *number[i].out = v->integer;
-  }
-  moments = dt_json_member(j, root, "moments", DT_JSON_INTEGER);
-  if (!moments || moments->integer < 0 || moments->integer > DT_MAX_MOMENTS ||
-      parts->count != 1 + moments->integer)
-    return dt_fail(e, DT_EXIT_CONTENT, "%s/manifest.json: 'moments' and 'parts' disagree", c->path);
-  c->nmoment = (int)moments->integer;
-  for (const DtJsonValue *v = dt_json_first(j, parts); v; v = dt_json_next(j, v))
-    if (check_part(j, v, c->path, e)) return e->status;
-  return 0;
-}
+// ---- Finding
 
-// Reads the manifest in c->path and checks everything that it tells of.
+// Reads the manifest in c->path and checks everything that it tells of; each rank checks the hashes of
+// some parts. All must have read the same manifest.
 static int check(DtCheckpoint *c, DtError *e) {
-  char path[PATH_MAX], found[64];
-  DtMap m;
-  DtJson j = {0};
-  if (dt_path(path, c->path, "manifest.json", e) || dt_map_open(&m, path, e)) return e->status;
-  const char *text = (const char *)m.bytes, *line = m.size ? memrchr(text, '\n', m.size - 1) : NULL;
-  int status = 0;
-  if (line)
-    snprintf(found, sizeof found, "\"check\":\"%016llx\"}\n",
-             (unsigned long long)dt_hash(text, (size_t)(line + 1 - text)));
-  size_t last = line ? m.size - (size_t)(line + 1 - text) : 0;
-  if (!line || last != strlen(found) || memcmp(line + 1, found, last) != 0)
-    status =
-        dt_fail(e, DT_EXIT_CONTENT, "%s is damaged: its last line does not guard the others", path);
-  if (!status) status = dt_json_parse(&j, text, m.size, path, e);
-  if (!status) status = check_parts(&j, c, e);
-  dt_json_free(&j);
-  dt_map_close(&m);
-  return status;
+  DtManifest m;
+  if (!dt_manifest_read(&m, c->path, e))
+    dt_manifest_check(&m, c->path, dt_world.rank, dt_world.size, e);
+  uint64_t check = m.check;
+  dt_wait(dt_broadcast(world(), DT_TYPE_I32, 0, &check, 2, (DtNote){"a manifest's hash", -1, NULL}));
+  if (!e->status && check != m.check)
+    dt_fail(e, DT_EXIT_CONTENT, "rank %d finds another checkpoint in %s than rank 0", dt_world.rank,
+            c->path);
+  c->step = m.step;
+  c->samples = m.samples;
+  c->seed = m.seed;
+  c->train_samples = m.train_samples;
+  dt_manifest_free(&m);
+  return e->status;
 }
 
-int dt_checkpoint_find(DtCheckpoint *c, const char *folder, DtError *e) {
+// What the first rank has found in a folder.
+enum { NOTHING, THE_FOLDER, A_STEP };
+typedef struct {
+  int64_t kind, step;
+} Found;
+
+// The newest in `folder` below step `below`, or the folder itself.
+static int look(const char *folder, int64_t below, Found *f, DtError *e) {
   char manifest[PATH_MAX];
-  memset(c, 0, sizeof *c);
   const char *slash = strrchr(folder, '/');
   bool one = step_of(slash ? slash + 1 : folder, "") >= 0; // a checkpoint was asked for by its name
+  bool bad = false;
+  *f = (Found){NOTHING, -1};
   if (!dt_exists(folder))
     return one ? dt_fail(e, DT_EXIT_MISSING, "there is no checkpoint %s", folder) : 0;
   if (!dt_is_folder(folder))
     return dt_fail(e, DT_EXIT_CONTENT, "%s is not a folder of checkpoints", folder);
   if (dt_path(manifest, folder, "manifest.json", e)) return e->status;
   if (one || dt_exists(manifest)) {
-    snprintf(c->path, sizeof c->path, "%s", folder);
-    if (check(c, e))
-      return e->status == DT_EXIT_MISSING ? (e->status = DT_EXIT_CONTENT) : e->status;
+    f->kind = THE_FOLDER;
     return 0;
   }
-  int64_t n, *step = list_steps(folder, "", &n);
-  if (n < 0) return dt_fail_errno(e, DT_EXIT_IO, "cannot read folder", folder);
-  bool found = false;
-  for (int64_t i = 0; i < n && !found; i++) {
-    DtError why = {0};
-    memset(c, 0, sizeof *c);
-    if (step_path(c->path, folder, step[i], "", e)) break;
-    found = check(c, &why) == 0;
-    if (!found) dt_note("%s", why.text);
-    if (!found && i + 1 < n) dt_note("going back to the checkpoint before");
-  }
-  free(step);
-  if (!found) c->path[0] = 0;
-  if (!found && n > 0 && !e->status)
+  f->step = step_below(folder, "", below, &bad);
+  if (bad) return dt_fail_errno(e, DT_EXIT_IO, "cannot read folder", folder);
+  if (f->step >= 0) f->kind = A_STEP;
+  else if (below < INT64_MAX)
     return dt_fail(e, DT_EXIT_CONTENT, "%s holds no checkpoint that is whole", folder);
+  return 0;
+}
+
+// What the first rank has found counts for all.
+static int look_together(const char *folder, int64_t below, Found *f, DtError *e) {
+  *f = (Found){NOTHING, -1};
+  if (first_rank()) look(folder, below, f, e);
+  if (dt_agree_on(e)) return e->status;
+  dt_wait(dt_broadcast(world(), DT_TYPE_I32, 0, f, sizeof *f / sizeof(int32_t),
+                       (DtNote){"the newest checkpoint", -1, NULL}));
+  return 0;
+}
+
+int dt_checkpoint_find(DtCheckpoint *c, const char *folder, DtError *e) {
+  memset(c, 0, sizeof *c);
+  for (int64_t below = INT64_MAX;;) {
+    Found f;
+    DtError why = {0};
+    if (look_together(folder, below, &f, e) || f.kind == NOTHING) return e->status;
+    if (f.kind == THE_FOLDER) snprintf(c->path, sizeof c->path, "%s", folder);
+    else step_path(c->path, folder, f.step, "", &why);
+    check(c, &why);
+    if (why.status == DT_EXIT_MISSING) why.status = DT_EXIT_CONTENT;
+    if (!dt_agree_on(&why)) return 0;
+    c->path[0] = 0;
+    if (f.kind == THE_FOLDER) {
+      *e = why;
+      return e->status;
+    }
+    if (why.text[0]) dt_note("%s; going back to the checkpoint before", why.text);
+    below = f.step;
+  }
+}
+
+int dt_checkpoint_find_weights(DtCheckpoint *c, const char *path, DtError *e) {
+  int32_t folder = first_rank() && dt_is_folder(path);
+  memset(c, 0, sizeof *c);
+  dt_wait(dt_broadcast(world(), DT_TYPE_I32, 0, &folder, 1,
+                       (DtNote){"what --init names", -1, NULL}));
+  if (!folder || dt_checkpoint_find(c, path, e) || c->path[0]) return e->status;
+  if (first_rank()) dt_fail(e, DT_EXIT_MISSING, "there is no checkpoint in %s", path);
+  return dt_agree_on(e);
+}
+
+// ---- Loading
+
+static int open_weights(DtFiles *f, const DtNames *names, int64_t n, const char *folder,
+                        const char *const *file, int64_t nfile, const char *what, DtError *e) {
+  if (dt_files_open(f, folder, file, nfile, what, e)) return e->status;
+  return dt_files_check(f, names->tensor, n, e);
+}
+
+// A part for each kind, all with the parameters' names.
+static int load_version_1(const DtManifest *m, const char *folder, const DtNames *names, DtRun *r,
+                          int64_t kinds, DtError *e) {
+  for (int64_t k = 0; k < kinds && !e->status; k++) {
+    char path[PATH_MAX];
+    DtFiles f = {0};
+    if (!dt_path(path, folder, m->file[k], e) &&
+        !open_weights(&f, names, names->each, folder, &m->file[k], 1, path, e))
+      dt_files_fill(&f, names->tensor, r, (DtRegion)(k ? DT_MOMENT + k - 1 : DT_PARAM));
+    dt_files_close(&f);
+  }
+  return e->status;
+}
+
+static int load_parts(const DtManifest *m, const char *folder, const DtNames *names, DtRun *r,
+                      int64_t kinds, DtError *e) {
+  DtFiles f;
+  if (!open_weights(&f, names, names->n, folder, m->file, m->nparts, folder, e))
+    for (int64_t k = 0; k < kinds; k++)
+      dt_files_fill(&f, names->tensor + k * names->each, r,
+                    (DtRegion)(k ? DT_MOMENT + k - 1 : DT_PARAM));
+  dt_files_close(&f);
+  return e->status;
+}
+
+// The first `moments` regions of moments too.
+static int load(const DtCheckpoint *c, DtRun *r, int64_t moments, DtError *e) {
+  DtManifest m;
+  DtNames names;
+  if (dt_manifest_read(&m, c->path, e)) {
+    dt_manifest_free(&m);
+    return e->status;
+  }
+  if (moments && m.moments != moments)
+    dt_fail(e, DT_EXIT_CONTENT, "%s holds %lld moments of an optimizer, this program's has %lld",
+            c->path, (long long)m.moments, (long long)moments);
+  if (!e->status && !dt_names_make(&names, r->p, (int)m.moments, e)) {
+    if (m.version == 1) load_version_1(&m, c->path, &names, r, 1 + moments, e);
+    else load_parts(&m, c->path, &names, r, 1 + moments, e);
+    dt_names_free(&names);
+  }
+  dt_manifest_free(&m);
   return e->status;
 }
 
 int dt_checkpoint_load(const DtCheckpoint *c, DtRun *r, DtError *e) {
-  DtNames names;
-  char path[PATH_MAX];
-  if (dt_names_make(&names, r->p, e)) return e->status;
-  int status = 0;
-  for (int i = 0; i < 1 + r->p->nmoment && !status; i++) {
-    DtRegion region = i ? DT_MOMENT + i - 1 : DT_PARAM;
-    if (i && !r->zero.moment[i - 1]) continue;
-    if (i > 0 && c->nmoment != r->p->nmoment)
-      status =
-          dt_fail(e, DT_EXIT_CONTENT, "%s holds %d moments of an optimizer, this program's has %d",
-                  c->path, c->nmoment, r->p->nmoment);
-    if (!status) status = dt_path(path, c->path, part_name[i], e);
-    if (!status) status = dt_weights_load(&names, r, region, path, e);
-  }
-  dt_names_free(&names);
+  bool training = r->p->nmoment > 0 && r->zero.moment[0];
   r->step = c->step;
   r->samples = c->samples;
   r->seed = (uint64_t)c->seed;
-  return status;
+  return load(c, r, training ? r->p->nmoment : 0, e);
+}
+
+int dt_checkpoint_init(const DtCheckpoint *c, const char *path, DtRun *r, DtError *e) {
+  DtNames names;
+  DtFiles f;
+  if (c->path[0]) return load(c, r, 0, e);
+  if (dt_names_make(&names, r->p, 0, e)) return e->status;
+  if (!open_weights(&f, &names, names.n, NULL, &path, 1, path, e))
+    dt_files_fill(&f, names.tensor, r, DT_PARAM);
+  dt_files_close(&f);
+  dt_names_free(&names);
+  return e->status;
 }

@@ -1,41 +1,59 @@
 // Checkpoints: folders DIR/step-00000100 of safetensors parts and a manifest, complete or not there
-// at all.
+// at all. Parts hold whole tensors, so a program of any layout goes on from them. All ranks call
+// these functions together, unless said otherwise, and get the same status; of those that fail, one
+// has the message.
 #ifndef DTC_RUNTIME_CHECKPOINT_H
 #define DTC_RUNTIME_CHECKPOINT_H
 
 #include "runtime/run.h"
+#include "runtime/save.h"
 
 // A checkpoint found valid: where it is, and what its manifest says.
 typedef struct DtCheckpoint {
   char path[PATH_MAX]; // "": none, start fresh
   int64_t step, samples, seed, train_samples;
-  int nmoment;
 } DtCheckpoint;
 
-// The folder that a run saves to: created, locked against a second run, and cleared of what a run
-// that was killed while saving has left.
+// What writes checkpoints and exports.
 typedef struct DtSaver {
-  char folder[PATH_MAX];
+  char folder[PATH_MAX]; // "": exports only
   int lock;
+  DtSave save;
+  DtPartInfo *part; // of each rank
 } DtSaver;
 
-int dt_saver_open(DtSaver *s, const char *folder, DtError *e); // 73 where it cannot be written
+// Takes what saving needs, and `folder` (NULL: none): created, locked against a second run, and
+// cleared of what a run that was killed while saving has left. 73 where it cannot be written.
+// dt_saver_close (by any rank alone) in either case.
+int dt_saver_open(DtSaver *s, DtRun *r, const char *folder, DtError *e);
 void dt_saver_close(DtSaver *s);
 
-// Writes the run's state as step-NNNNNNNN (all ranks call it, rank 0 writes): into a temporary folder, synchronised, renamed, the
-// folder above synchronised; and then removes all but the newest `keep` (0: none) up to this step.
-// On failure (73, 74) the checkpoints before are as they were.
-int dt_checkpoint_save(DtSaver *s, DtRun *r, int64_t keep, DtError *e);
+// Writes the run's state as step-NNNNNNNN: into a temporary folder, each part synchronised by its
+// rank, and when all are there the manifest; renamed, the folder above synchronised; and then removes
+// all but the newest `keep` (0: none) up to this step. On failure (73, 74) the checkpoints before are
+// as they were.
+int dt_checkpoint_save(DtSaver *s, int64_t keep, DtError *e);
+
+// Writes the parameters to a safetensors file, by rank 0. 73, 74.
+int dt_export(DtSaver *s, const char *path, DtError *e);
 
 // The newest checkpoint below `folder` whose parts are all there with the right hashes (each that
 // is not is told on stderr), or `folder` itself where it is one. 65 where there are only damaged
 // ones.
 int dt_checkpoint_find(DtCheckpoint *c, const char *folder, DtError *e);
 
-// Fills the run's regions, those that are allocated. 65 where it is another model's.
+// For --init: the same, but none where `path` is no folder, and 66 where it has no checkpoint.
+int dt_checkpoint_find_weights(DtCheckpoint *c, const char *path, DtError *e);
+
+// Fills what this rank holds of the parameters, and of the moments if they are allocated, and sets
+// step, samples and seed. 65 where it is another model's. By any rank alone.
 int dt_checkpoint_load(const DtCheckpoint *c, DtRun *r, DtError *e);
 
-// The newest step that `folder` has a checkpoint of, valid or not; -1: none.
+// The parameters alone, of a checkpoint or (where c has no path) of a file of weights. By any rank
+// alone.
+int dt_checkpoint_init(const DtCheckpoint *c, const char *path, DtRun *r, DtError *e);
+
+// The newest step that `folder` has a checkpoint of, valid or not; -1: none. By any rank alone.
 int64_t dt_checkpoint_newest(const char *folder);
 
 #endif

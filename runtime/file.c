@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 enum { BUFFER = 1 << 20 };
+static unsigned char *spare; // a buffer that was used before
 
 int dt_map_open(DtMap *m, const char *path, DtError *e) {
   *m = (DtMap){0};
@@ -41,6 +42,19 @@ void dt_map_close(DtMap *m) {
   *m = (DtMap){0};
 }
 
+static void release(DtOut *o) {
+  if (spare) free(o->buffer);
+  else spare = o->buffer;
+  o->buffer = NULL;
+  if (o->fd >= 0) close(o->fd);
+  o->fd = -1;
+}
+
+int dt_out_reserve(DtError *e) {
+  if (!spare) spare = malloc(BUFFER);
+  return spare ? 0 : dt_fail(e, DT_EXIT_OS, "no memory to write files");
+}
+
 int dt_out_open(DtOut *o, const char *path, DtError *e) {
   memset(o, 0, sizeof *o);
   o->fd = -1;
@@ -53,13 +67,13 @@ int dt_out_open(DtOut *o, const char *path, DtError *e) {
     strcpy(o->temporary, path);
     strcat(o->temporary, ".tmp");
   }
-  o->buffer = malloc(BUFFER);
+  o->buffer = spare ? spare : malloc(BUFFER);
+  spare = NULL;
   if (!o->buffer) return dt_fail(e, DT_EXIT_OS, "no memory to write %s", path);
   o->fd = open(in_place ? path : o->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (o->fd < 0) {
     dt_fail_errno(e, DT_EXIT_CREATE, "cannot create", path);
-    free(o->buffer);
-    o->buffer = NULL;
+    release(o);
     return e->status;
   }
   dt_hash_begin(&o->hash);
@@ -115,13 +129,6 @@ void dt_out_print(DtOut *o, const char *format, ...) {
   }
   if (n > 0) dt_out_write(o, text, (size_t)n);
   if (text != small) free(text);
-}
-
-static void release(DtOut *o) {
-  free(o->buffer);
-  o->buffer = NULL;
-  if (o->fd >= 0) close(o->fd);
-  o->fd = -1;
 }
 
 int dt_out_close(DtOut *o, DtError *e) {
@@ -188,22 +195,45 @@ bool dt_exists(const char *path) {
   return lstat(path, &s) == 0;
 }
 
+// A directory stream would allocate its buffer.
+static int look_through(int fd, void (*look)(const char *name, void *arg), void *arg) {
+  _Alignas(struct dirent64) char buffer[4096];
+  ssize_t n;
+  while ((n = getdents64(fd, buffer, sizeof buffer)) > 0)
+    for (ssize_t at = 0; at < n;) {
+      struct dirent64 *f = (struct dirent64 *)(void *)(buffer + at);
+      at += f->d_reclen;
+      if (strcmp(f->d_name, ".") != 0 && strcmp(f->d_name, "..") != 0) look(f->d_name, arg);
+    }
+  return n < 0 ? -1 : 0;
+}
+
+int dt_look_through(const char *path, void (*look)(const char *name, void *arg), void *arg) {
+  int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return -1;
+  int status = look_through(fd, look, arg), kept = errno;
+  close(fd);
+  errno = kept;
+  return status;
+}
+
+static void unlink_in(const char *name, void *arg) { unlinkat(*(int *)arg, name, 0); }
+
 int dt_remove_folder(const char *path, DtError *e) {
+  enum { PASSES = 3 }; // some file systems lose their place while names go
   int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0) {
     if (errno == ENOENT) return 0;
     return dt_fail_errno(e, DT_EXIT_IO, "cannot open folder", path);
   }
-  DIR *d = fdopendir(fd);
-  if (!d) {
-    close(fd);
-    return dt_fail_errno(e, DT_EXIT_IO, "cannot read folder", path);
+  bool gone = false;
+  for (int i = 0; i < PASSES && !gone; i++) {
+    lseek(fd, 0, SEEK_SET);
+    if (look_through(fd, unlink_in, &fd) != 0) break;
+    gone = rmdir(path) == 0 || errno == ENOENT;
+    if (!gone && errno != ENOTEMPTY && errno != EEXIST) break;
   }
-  for (struct dirent *f; (f = readdir(d));)
-    if (strcmp(f->d_name, ".") != 0 && strcmp(f->d_name, "..") != 0)
-      unlinkat(dirfd(d), f->d_name, 0);
-  closedir(d);
-  if (rmdir(path) != 0 && errno != ENOENT)
-    return dt_fail_errno(e, DT_EXIT_IO, "cannot remove", path);
-  return 0;
+  if (!gone) dt_fail_errno(e, DT_EXIT_IO, "cannot remove", path);
+  close(fd);
+  return gone ? 0 : e->status;
 }

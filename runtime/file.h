@@ -34,6 +34,8 @@ typedef struct DtOut {
 } DtOut;
 
 int dt_out_open(DtOut *o, const char *path, DtError *e); // 73 where it cannot be created
+// Sees to it that the next dt_out_open, while no other file is being written, allocates nothing.
+int dt_out_reserve(DtError *e);
 void dt_out_write(DtOut *o, const void *bytes, size_t n);
 void dt_out_print(DtOut *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int dt_out_close(DtOut *o, DtError *e); // synchronised and renamed; 74 where anything failed
@@ -45,6 +47,9 @@ int dt_make_folder(const char *path, DtError *e); // and its parents; no failure
 int dt_sync_folder(const char *path, DtError *e); // makes the names in it durable
 bool dt_is_folder(const char *path);
 bool dt_exists(const char *path);
+// Calls `look` with each name in a folder, but for . and .., without allocating. -1 (and errno) where it
+// cannot be read.
+int dt_look_through(const char *path, void (*look)(const char *name, void *arg), void *arg);
 // Removes a folder and the files in it (one level deep). No failure where it does not exist.
 int dt_remove_folder(const char *path, DtError *e);
 

@@ -64,25 +64,20 @@ static int open_data(DtRun *r, DtError *e) {
 }
 
 // Weights of the first step: from a checkpoint, a file, or initial values.
-static int fill(DtRun *r, const DtCheckpoint *c, DtError *e) {
-  DtNames names;
+static int fill(DtRun *r, const DtCheckpoint *c, const DtCheckpoint *init, DtError *e) {
   if (c->path[0]) return dt_checkpoint_load(c, r, e);
-  if (!r->o.init) {
-    dt_weights_init(r);
-    return 0;
-  }
-  if (dt_names_make(&names, r->p, e)) return e->status;
-  int status = dt_weights_load(&names, r, DT_PARAM, r->o.init, e);
-  dt_names_free(&names);
-  return status;
+  if (r->o.init) return dt_checkpoint_init(init, r->o.init, r, e);
+  dt_weights_init(r);
+  return 0;
 }
 
 static int open_outputs(Program *a, const DtCheckpoint *c, DtError *e) {
   DtRun *r = &a->r;
+  if (a->first && !check_output(r->o.export_to, e)) check_output(r->o.profile, e);
+  if (dt_agree_on(e)) return e->status;
+  if ((r->o.save || r->o.export_to) && dt_saver_open(&a->saver, r, r->o.save, e)) return e->status;
   if (!a->first) return 0;
-  if (check_output(r->o.export_to, e) || check_output(r->o.profile, e)) return e->status;
   if (r->o.save) {
-    if (dt_saver_open(&a->saver, r->o.save, e)) return e->status;
     int64_t newest = dt_checkpoint_newest(r->o.save);
     if (newest >= 0 && newest == r->step && c->path[0]) a->saved = newest;
     if (newest > r->step)
@@ -108,10 +103,8 @@ static void announce(const Program *a, const DtCheckpoint *c) {
 }
 
 // What this rank can do without the others.
-static int prepare_alone(Program *a, DtCheckpoint *c, DtError *e) {
+static int prepare_alone(Program *a, const DtCheckpoint *c, const DtCheckpoint *init, DtError *e) {
   DtRun *r = &a->r;
-  dt_trace_begin("reading the checkpoint");
-  if (r->o.resume && dt_checkpoint_find(c, r->o.resume, e)) return e->status;
   r->step = c->path[0] ? c->step : 0;
   dt_trace_begin("opening the data");
   if (open_data(r, e)) return e->status;
@@ -119,7 +112,7 @@ static int prepare_alone(Program *a, DtCheckpoint *c, DtError *e) {
   dt_trace_begin("allocating memory");
   if (dt_zero_open(&r->zero, r->p, e) || dt_memory_allocate(r, training, e)) return e->status;
   dt_trace_begin("filling the parameters");
-  if (fill(r, c, e)) return e->status;
+  if (fill(r, c, init, e)) return e->status;
   if (r->o.seed_given) {
     if (a->first && c->path[0] && r->seed != (uint64_t)r->o.seed)
       dt_note("--seed changes the order of samples from here on");
@@ -134,8 +127,11 @@ static int prepare_alone(Program *a, DtCheckpoint *c, DtError *e) {
 
 static int prepare(Program *a, DtError *e) {
   DtRun *r = &a->r;
-  DtCheckpoint c = {.path = ""};
-  prepare_alone(a, &c, e);
+  DtCheckpoint c = {.path = ""}, init = {.path = ""};
+  dt_trace_begin("reading the checkpoint");
+  if (r->o.resume && dt_checkpoint_find(&c, r->o.resume, e)) return e->status;
+  if (!c.path[0] && r->o.init && dt_checkpoint_find_weights(&init, r->o.init, e)) return e->status;
+  prepare_alone(a, &c, &init, e);
   if (dt_agree_on(e) || dt_handshake(r, e)) return e->status;
   if (r->o.dry_run) return 0;
   open_outputs(a, &c, e);
@@ -148,7 +144,7 @@ static int prepare(Program *a, DtError *e) {
 
 static int save(Program *a, DtError *e) {
   if (!a->r.o.save || a->saved == a->r.step) return 0;
-  if (dt_checkpoint_save(&a->saver, &a->r, a->r.o.keep, e)) return e->status;
+  if (dt_checkpoint_save(&a->saver, a->r.o.keep, e)) return e->status;
   a->saved = a->r.step;
   return 0;
 }
@@ -223,15 +219,6 @@ static int train(Program *a, DtError *e) {
   return r->failed ? log_failed(a, e) : 0;
 }
 
-static int export_weights(DtRun *r, DtError *e) {
-  DtNames names;
-  if (dt_names_make(&names, r->p, e)) return e->status;
-  dt_trace_begin("exporting");
-  dt_weights_save(&names, r, DT_PARAM, r->o.export_to, NULL, NULL, e);
-  dt_names_free(&names);
-  return dt_agree_on(e);
-}
-
 // Where parameters are cut, all ranks run the model; the first one prints.
 static int sample(Program *a, DtError *e) {
   if (a->r.o.sample > 0 && (a->first || a->r.zero.cut.params)) dt_sample(&a->r, e);
@@ -248,7 +235,7 @@ static int run(Program *a, DtError *e) {
   if (r->o.eval_only) return validate(a, e);
   if (train(a, e)) return e->status;
   if (save(a, e)) return e->status; // --steps 0: a checkpoint of what was loaded
-  if (r->o.export_to && export_weights(r, e)) return e->status;
+  if (r->o.export_to && dt_export(&a->saver, r->o.export_to, e)) return e->status;
   dt_log_break(&a->log);
   return sample(a, e);
 }

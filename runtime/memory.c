@@ -2,6 +2,7 @@
 #include "runtime/limit.h"
 #include "runtime/parallel.h"
 #include "runtime/run.h"
+#include "runtime/save.h"
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -16,14 +17,6 @@ static int64_t data_bytes(const DtProgram *p, int k) {
   return a->extent[0] * dt_data_row(a) * (int64_t)(a->type == DT_TYPE_F64 ? 8 : 4);
 }
 
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-
-static int64_t largest_instance(const DtUnits *u) {
-  int64_t most = 0;
-  for (int64_t i = 0; i < u->ninstance; i++) most = larger(most, u->instance[i].count);
-  return most;
-}
-
 // Whole gradients are the model's state where they are summed in place, and else on their way to it.
 DtMemory dt_memory(const DtUnits *u, const DtProgram *p, const DtCut *cut, bool saves) {
   int64_t size = (int64_t)dt_type_size(p->type);
@@ -36,7 +29,7 @@ DtMemory dt_memory(const DtUnits *u, const DtProgram *p, const DtCut *cut, bool 
                 .frame = p->frame_bytes};
   for (int k = 0; k < p->ndata; k++) m.batches += data_bytes(p, k);
   m.norm = (int64_t)sizeof(double) * (dt_norm_blocks(u, cut) + dt_shared_count(u, p, cut));
-  if (saves && cut->moments) m.collected = size * largest_instance(u);
+  if (saves) m.collected = dt_save_bytes(p, cut);
   m.total = m.params + m.grads + m.moments + m.gathered + m.reducing + m.frame + m.batches +
             m.norm + m.collected;
   return m;
@@ -78,7 +71,7 @@ static int list_regions(DtRun *r, Region list[MOST_REGIONS]) {
   int64_t blocks = (int64_t)sizeof(double) * dt_norm_blocks(&z->units, &z->cut);
   list[n++] = (Region){&r->partial, blocks, false};
   list[n++] = (Region){&r->shared, m.norm - blocks, false};
-  list[n++] = (Region){&r->whole, m.collected, false};
+  list[n++] = (Region){&r->gather, m.collected, false};
   return n;
 }
 

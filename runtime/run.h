@@ -20,7 +20,7 @@ typedef struct DtRun {
   void *frame, *buffer[DT_MAX_DATA]; // a microbatch of each data argument
   double *partial, *shared;          // of the norm: of blocks; what ranks sum once a step
   int64_t nshared;
-  void *whole;   // the largest tensor, where it must be collected to be written; or NULL
+  void *gather;  // where files are written from: chunks of tensors, gathered; or NULL
   int64_t micro; // samples in a microbatch
   // What a checkpoint holds besides regions.
   int64_t step;    // optimizer steps done

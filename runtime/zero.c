@@ -92,31 +92,6 @@ DtPart dt_instance_part(const DtZero *z, DtRegion region, int64_t instance) {
   return (DtPart){p.at ? plus(z, p.at, lo - p.lo) : NULL, lo - x->begin, hi - x->begin};
 }
 
-const void *dt_zero_collect(DtZero *z, DtRegion region, int64_t instance, int to, void *whole) {
-  const DtInstance *x = &z->units.instance[instance];
-  const DtUnit *u = &z->units.unit[x->unit];
-  DtPart mine = dt_instance_part(z, region, instance);
-  bool receives = z->across->me == 0 && z->shard->me == to;
-  DtTicket ticket = 0;
-  if (mine.lo == 0 && mine.hi == x->count && receives && z->cut.owners == 1) return mine.at;
-  bool cut = region == DT_PARAM ? z->cut.params : z->cut.moments;
-  if (!cut) return receives ? mine.at : NULL;
-  if (z->across->me != 0) return NULL;
-  for (int k = 0; k < z->cut.owners; k++) {
-    DtRange r = dt_unit_piece(u, k, z->cut.owners);
-    int64_t lo = r.lo > x->begin ? r.lo : x->begin, end = x->begin + x->count;
-    int64_t n = (r.hi < end ? r.hi : end) - lo;
-    if (n <= 0) continue;
-    char *at = receives ? plus(z, whole, lo - x->begin) : NULL;
-    DtNote note = {z->p->param[x->param].name, x->layer, NULL};
-    if (receives && k == to) memcpy(at, mine.at, (size_t)(n * size_of(z)));
-    else if (receives) ticket = dt_recv(z->shard, k, z->p->type, at, n, note);
-    else if (k == z->shard->me) ticket = dt_send(z->shard, to, z->p->type, mine.at, n, note);
-  }
-  if (ticket) dt_wait(ticket);
-  return receives ? whole : NULL;
-}
-
 // ---- parameters
 
 static void wait_for(DtTicket *t) {

@@ -100,8 +100,4 @@ void dt_zero_updated(DtZero *z, int64_t unit);
 // All that is under way has arrived.
 void dt_zero_settle(DtZero *z);
 
-// An instance whole, on the rank that is member `to` of the owners' group; `whole` is NULL elsewhere.
-// All members call it. Returns where it is: in the region, or in `whole`.
-const void *dt_zero_collect(DtZero *z, DtRegion region, int64_t instance, int to, void *whole);
-
 #endif

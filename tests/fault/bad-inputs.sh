@@ -66,5 +66,5 @@ refused 65 "shape.safetensors: 'head.weight' has shape \[2, 3\], expected \[6\]"
 refused 65 "name.safetensors .*missing: 'blocks.1.scale'; unknown: 'blocks.2.scale'" --init name.safetensors
 refused 65 "dtype.safetensors: 'head.weight' holds I32" --init dtype.safetensors
 expect 0 train --steps 3 --save ck
-FAKE=tokens refused 65 "ck/step-00000003/params.safetensors does not hold this model's parameters; missing: 'table'" --resume ck
+FAKE=tokens refused 65 "ck/step-00000003 does not hold this model's parameters; missing: 'table'" --resume ck
 FAKE_NAN_AT=2 refused 79 "step 2: the loss is nan; nothing was stepped"

@@ -18,10 +18,10 @@ expect 73 train --steps 2 --log none/such/log.jsonl
 expect 73 train --steps 2 --save x.npy
 says "x.npy" err.txt
 
-# A real file system of 48 KiB: one checkpoint of 24 KiB fits, a second does not.
+# A real file system of 20 KiB: one checkpoint of 12 KiB fits, a second does not.
 mkdir small
 cat >inside.sh <<'SH'
-mount -t tmpfs -o size=48k none small || exit 200
+mount -t tmpfs -o size=20k none small || exit 200
 FAKE=arrays "$1" --quiet --steps 3 --save small/ck || exit 201
 FAKE=arrays "$1" --quiet --steps 6 --resume small/ck --save small/ck >out.txt 2>err.txt
 [ $? -eq 74 ] || exit 202

@@ -1,4 +1,4 @@
-# The order of calls in a save: every part synchronised before it gets its name, the manifest last, the folder synchronised, then
+# The order of calls in a save: the part synchronised before it gets its name, the manifest last, the folder synchronised, then
 # renamed, then the folder above synchronised, and only then an old checkpoint touched.
 . "$(dirname "$0")/../support/lib.sh"
 . "$(dirname "$0")/support/fake.sh"
@@ -12,7 +12,7 @@ calls = [l.split(" ", 1) for l in open("trace.txt").read().splitlines()]
 calls = [(c, p[p.index("ck"):].rstrip("/")) for c, p in calls if "/ck" in p or p.startswith("ck")]
 tmp = "ck/step-00000006.tmp"
 want = [("mkdir", tmp)]
-for part in ("params.safetensors", "moment0.safetensors", "moment1.safetensors", "manifest.json"):
+for part in ("part-00000.safetensors", "manifest.json"):
     name = tmp + "/" + part
     want += [("create", name + ".tmp"), ("write", name + ".tmp"), ("sync", name + ".tmp"), ("rename", name + ".tmp")]
 want += [("sync", tmp), ("rename", tmp), ("sync", "ck"), ("rename", "ck/step-00000003")]

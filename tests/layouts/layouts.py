@@ -121,7 +121,7 @@ def write_data(folder, rng):
 
 
 def tensors(path):
-    """All tensors of the safetensors files of a folder: 'file:name' to a list of floats."""
+    """All tensors of a checkpoint's parts: 'params/name' or 'moment0/name' to a list of floats."""
     out = {}
     for part in sorted(glob.glob(f"{path}/*.safetensors")):
         data = open(part, "rb").read()
@@ -131,7 +131,7 @@ def tensors(path):
                 continue
             a, b = (8 + n + x for x in t["data_offsets"])
             assert t["dtype"] == "F64", (name, t["dtype"])
-            out[f"{os.path.basename(part)}:{name}"] = struct.unpack(f"<{(b - a) // 8}d", data[a:b])
+            out[name if "/" in name else f"params/{name}"] = struct.unpack(f"<{(b - a) // 8}d", data[a:b])
     return out
 
 

@@ -54,20 +54,19 @@ static void test_damage(void) {
   size_t n;
   char *manifest = read_whole("ck/step-00000006/manifest.json", &n);
   for (size_t at = 0; at < n; at += 11) damage("manifest.json", at);
-  damage("params.safetensors", 3);
-  damage("params.safetensors", 4096 + 20);
-  damage("moment0.safetensors", 5000);
-  damage("moment1.safetensors", 4100);
+  static const size_t places[] = {3, 500, 4096 + 20, 4096 + 100, 4096 + 200};
+  for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+    damage("part-00000.safetensors", places[i]);
   free(manifest);
   // A run that goes on from step 3 replaces the damaged step 6.
-  CHECK(truncate("ck/step-00000006/params.safetensors", 100) == 0);
+  CHECK(truncate("ck/step-00000006/part-00000.safetensors", 100) == 0);
   CHECK(run("arrays", "--resume", "ck", "--steps", "6", "--save", "ck", NULL) == 0);
   CHECK(run("arrays", "--resume", "ck", "--steps", "0", "--export", "got.st", NULL) == 0);
   CHECK(same("got.st", "six.st"));
   CHECK(system("test -z \"$(ls ck | grep tmp)\"") == 0);
   // None is whole.
-  CHECK(truncate("ck/step-00000003/params.safetensors", 100) == 0);
-  CHECK(truncate("ck/step-00000006/params.safetensors", 100) == 0);
+  CHECK(truncate("ck/step-00000003/part-00000.safetensors", 100) == 0);
+  CHECK(truncate("ck/step-00000006/part-00000.safetensors", 100) == 0);
   CHECK(run("arrays", "--resume", "ck", "--steps", "0", NULL) == 65);
 }
 
@@ -76,7 +75,7 @@ static void test_keep(void) {
   CHECK(run("arrays", "--save", "ck", "--save-every", "3", "--keep", "2", NULL) == 0);
   CHECK(system("test \"$(echo $(ls ck))\" = \"step-00000018 step-00000020\"") == 0);
   // What a killed run left is removed; a second run on the folder's older steps leaves newer ones.
-  CHECK(system("mkdir ck/step-00000099.tmp && touch ck/step-00000099.tmp/params.safetensors.tmp") ==
+  CHECK(system("mkdir ck/step-00000099.tmp && touch ck/step-00000099.tmp/part-00000.safetensors.tmp") ==
         0);
   CHECK(run("arrays", "--steps", "2", "--save", "ck", "--keep", "1", NULL) == 0);
   CHECK(system("test \"$(echo $(ls ck))\" = \"step-00000002 step-00000018 step-00000020\"") == 0);
@@ -85,9 +84,16 @@ static void test_keep(void) {
 static void test_other_models(void) {
   fresh_checkpoints();
   CHECK(run("tokens", "--resume", "ck", NULL) == 65);
-  CHECK(run("tokens", "--init", "ck/step-00000006/params.safetensors", NULL) == 65);
+  CHECK(run("tokens", "--init", "ck", NULL) == 65);
   CHECK(run("arrays", "--init", "x.npy", NULL) == 65);
   CHECK(run("arrays", "--init", "missing.st", NULL) == 66);
+  CHECK(system("mkdir empty") == 0);
+  CHECK(run("arrays", "--init", "empty", NULL) == 66);
+  // A part has the moments too, so it is no file of weights; its folder is as good as one.
+  CHECK(run("arrays", "--init", "ck/step-00000006/part-00000.safetensors", NULL) == 65);
+  CHECK(run("arrays", "--steps", "6", "--export", "six.st", NULL) == 0);
+  CHECK(run("arrays", "--init", "ck", "--steps", "0", "--export", "got.st", NULL) == 0);
+  CHECK(same("got.st", "six.st"));
   CHECK(run("arrays", "--resume", "x.npy", NULL) == 65);
   CHECK(run("arrays", "--resume", "ck/step-00000007", NULL) == 66);
   CHECK(unlink("ck/step-00000006/manifest.json") == 0);

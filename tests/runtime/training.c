@@ -52,7 +52,7 @@ static void test_resume(const char *model) {
   CHECK(run(model, "--resume", "ck/step-00000020", "--steps", "0", "--export", "again.st", NULL) ==
         0);
   CHECK(same_files("whole.st", "again.st"));
-  CHECK(run(model, "--init", "ck/step-00000020/params.safetensors", "--steps", "0", "--export",
+  CHECK(run(model, "--init", "ck/step-00000020", "--steps", "0", "--export",
             "init.st", NULL) == 0);
   CHECK(same_files("whole.st", "init.st"));
   // Nothing to resume is a fresh start.

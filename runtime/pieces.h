@@ -1,0 +1,19 @@
+// Who has what of a tensor, for files, which hold tensors whole: any rank can tell it of every rank.
+//
+// A tensor (an instance of runtime/units.h) is split over tp and cp into local arrays; the ranks that
+// have the same one cut it into pieces, as ZeRO does in every stage. Each element of the whole is in
+// the piece of one rank: copies (on other ranks of tp where tp does not split it, in other zero groups)
+// are nobody's.
+#ifndef DTC_RUNTIME_PIECES_H
+#define DTC_RUNTIME_PIECES_H
+
+#include "runtime/layout.h"
+#include "runtime/zero.h"
+
+// The local array of an instance on a rank.
+void dt_piece_layout(const DtZero *z, int64_t instance, int rank, DtLayout *l);
+
+// The elements of its local array that a rank answers for in files.
+DtRange dt_piece(const DtZero *z, int64_t instance, int rank, const DtLayout *l);
+
+#endif
