@@ -93,6 +93,7 @@ static void print_param(Host *h, uint32_t i) {
   put_real(b, p->init_b);
   buf_printf(b, ", .decay = %s", p->decay ? "true" : "false");
   if (stacked) buf_printf(b, ", .stack = %u", q->stack + 1);
+  if (q->count != n) buf_printf(b, ", .local = %lld", (long long)q->count);
   buf_printf(b, "},\n");
 }
 

@@ -157,8 +157,12 @@ static Str build_hash(const Buf *c, const Buf *object) {
   return str_printf("%016llx", (unsigned long long)h);
 }
 
+static ZeroOptions zero_options(const Options *o) {
+  return (ZeroOptions){(int)o->zero, (int)o->zero_group, o->accumulate_each, o->gather_once};
+}
+
 static int fits(const Job *j, const Plan *p) {
-  Report r = report_make(p);
+  Report r = report_make(p, 1);
   if (!j->o->memory || r.total_bytes <= j->o->memory) return 0;
   fprintf(stderr, "%s: error: the program needs %lld bytes of memory, more than --memory %lld\n", j->o->input,
           (long long)r.total_bytes, (long long)j->o->memory);
@@ -175,7 +179,7 @@ static int fits(const Job *j, const Plan *p) {
 }
 
 static int report(const Job *j, const Plan *p) {
-  Report r = report_make(p);
+  Report r = report_make(p, j->o->dp ? (int)j->o->dp : 1);
   if (!strcmp(j->o->report_form, "json"))
     report_json(&r, j->m, stdout);
   else
@@ -206,6 +210,7 @@ static int backend(Job *j) {
   double start = now();
   Plan *p = plan_fuse(j->m);
   plan_memory(p);
+  p->zero = zero_options(j->o);
   timed(j, "fuse, plan", start);
   if (j->o->report) return report(j, p);
   int status = has_data(j);
@@ -290,7 +295,8 @@ int compile(const Options *o, Arena *a) {
   PipelineOptions po = {.dump_after = o->dump_after, .dump = stdout, .time = o->time, .verify = checked,
                         .until = last_pass(o)};
   if (!pipeline_run(j.m, &po)) return EXIT_MODEL;
-  if (o->interpret) return interpret(j.m, o->steps ? o->steps : 3, stdout);
+  ZeroOptions zero = zero_options(o);
+  if (o->interpret) return interpret(j.m, o->steps ? o->steps : 3, o->dp ? (int)o->dp : 1, &zero, stdout);
   if (o->check && !o->emit && !o->report) return 0;
   return backend(&j);
 }

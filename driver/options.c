@@ -8,7 +8,7 @@
 // One row an option: letter or number, long name, argument (NULL: none), help. --help prints the rows
 // in this order.
 enum {
-  OPT_TARGET = 256, OPT_ARCH, OPT_TP, OPT_PP, OPT_CP, OPT_EP, OPT_ZERO, OPT_SCHEDULE, OPT_PRECISION,
+  OPT_TARGET = 256, OPT_ARCH, OPT_TP, OPT_PP, OPT_CP, OPT_EP, OPT_ZERO, OPT_ZERO_GROUP, OPT_ACCUMULATE, OPT_GATHER, OPT_SCHEDULE, OPT_PRECISION,
   OPT_CHECKPOINT, OPT_EMIT, OPT_DUMP, OPT_RUN, OPT_CHECK, OPT_INTERPRET, OPT_STEPS, OPT_REPORT,
   OPT_MEMORY, OPT_DETERMINISTIC, OPT_DP, OPT_GLOBAL_BATCH, OPT_SAVE_TEMPS, OPT_TIME, OPT_HELP
 };
@@ -29,9 +29,12 @@ static const Row rows[] = {
     {OPT_PP, "pp", "N", "pipeline stages (this version: 1)"},
     {OPT_CP, "cp", "N", "context-parallel degree (this version: 1)"},
     {OPT_EP, "ep", "N", "expert-parallel degree (this version: 1)"},
-    {OPT_ZERO, "zero", "0", "ZeRO stage (this version: 0)"},
-    {OPT_DP, "dp", "N", "data-parallel degree of reports (this version: 1)"},
-    {OPT_GLOBAL_BATCH, "global-batch", "N", "batch assumed by --report and --interpret"},
+    {OPT_ZERO, "zero", "0|1|2|3", "what data-parallel ranks keep only a part of: 1 the\noptimizer's state, 2 gradients too, 3 parameters too"},
+    {OPT_ZERO_GROUP, "zero-group", "N", "keep the parts within groups of N ranks, and the same\nparts in each group (default: one group)"},
+    {OPT_ACCUMULATE, "accumulate", "once|each", "reduce gradients once a step (default for --zero 0\nand 1) or at each microbatch (for 2 and 3)"},
+    {OPT_GATHER, "gather", "each|once", "--zero 3: gather a layer's parameters each time it\nruns (default), or all of them once a step"},
+    {OPT_DP, "dp", "N", "data-parallel degree for --report and --interpret;\na launch finds its own"},
+    {OPT_GLOBAL_BATCH, "global-batch", "N", "batch for --report and --interpret"},
     {OPT_CHECKPOINT, "checkpoint", "none", "activation checkpointing (this version: none)"},
     {OPT_EMIT, "emit", "WHAT", "print ast, ir, kernels, c, llvm, asm or plan\ninstead of linking"},
     {OPT_DUMP, "dump-after", "PASS,...", "print the IR after these passes, or after all"},
@@ -112,6 +115,24 @@ static int one_only(const char *name, const char *value, const char *only) {
   return usage("--%s %s: this version of dtc compiles for one rank (--%s %s)", name, value, name, only);
 }
 
+static int set_word(Str *to, const char *name, const char *v) {
+  if (strcmp(v, "once") && strcmp(v, "each")) return usage("--%s %s: expected once or each", name, v);
+  *to = v;
+  return 0;
+}
+
+// What one option means for another.
+static int combine(Options *o) {
+  if (o->gather && o->zero < 3) return usage("--gather is for --zero 3, which keeps parameters in parts");
+  if (o->dp && !o->report && !o->interpret)
+    return usage("--dp is for --report and --interpret: a launch finds the data-parallel degree itself");
+  o->accumulate_each = o->accumulate ? !strcmp(o->accumulate, "each") : o->zero >= 2;
+  o->gather_once = o->gather && !strcmp(o->gather, "once");
+  if (o->zero_group && o->dp && o->dp % o->zero_group)
+    return usage("--zero-group %lld does not divide --dp %lld", (long long)o->zero_group, (long long)o->dp);
+  return 0;
+}
+
 static int set(Options *o, Arena *a, int key, const char *v) {
   switch (key) {
   case 'o': o->output = v; return 0;
@@ -130,8 +151,16 @@ static int set(Options *o, Arena *a, int key, const char *v) {
   case OPT_PP: return one_only("pp", v, "1");
   case OPT_CP: return one_only("cp", v, "1");
   case OPT_EP: return one_only("ep", v, "1");
-  case OPT_DP: return one_only("dp", v, "1");
-  case OPT_ZERO: return one_only("zero", v, "0");
+  case OPT_DP: return positive(v, &o->dp) && o->dp <= 4096 ? 0 : usage("--dp %s: expected a number of ranks", v);
+  case OPT_ZERO:
+    o->zero = v[0] - '0';
+    return v[0] && !v[1] && o->zero >= 0 && o->zero <= 3 ? 0 : usage("--zero %s: expected 0, 1, 2 or 3", v);
+  case OPT_ZERO_GROUP:
+    return positive(v, &o->zero_group) && o->zero_group <= 1 << 20
+               ? 0
+               : usage("--zero-group %s: expected a number of ranks", v);
+  case OPT_ACCUMULATE: return set_word(&o->accumulate, "accumulate", v);
+  case OPT_GATHER: return set_word(&o->gather, "gather", v);
   case OPT_CHECKPOINT: return one_only("checkpoint", v, "none");
   case OPT_PRECISION:
     o->precision = v;
@@ -192,5 +221,5 @@ int options_parse(Options *o, Arena *a, int argc, char **argv) {
   if (optind >= argc) return usage("no model given; usage: dtc MODEL.dt [options]");
   if (optind + 1 < argc) return usage("more than one model given: '%s' and '%s'", argv[optind], argv[optind + 1]);
   o->input = argv[optind];
-  return 0;
+  return combine(o);
 }

@@ -1,8 +1,6 @@
 #include "driver/report.h"
-
-static int64_t moments(const Train *t) {
-  return t->opt == OPT_SGD ? t->momentum != 0 : 2;
-}
+#include "driver/tables.h"
+#include "runtime/run.h"
 
 // Sums over the kernels that one call of function f runs.
 static void add_fn(Report *r, const Plan *p, Id f, double times) {
@@ -19,61 +17,94 @@ static void add_fn(Report *r, const Plan *p, Id f, double times) {
   }
 }
 
-Report report_make(const Plan *p) {
+// The runtime's own account of what a rank allocates, of the same tables that the program will have.
+static void add_memory(Report *r, const Plan *p) {
+  DtProgram t = tables_make(p->m, p);
+  t.zero = p->zero.stage;
+  t.zero_group = p->zero.group;
+  t.accumulate_each = p->zero.each;
+  t.gather_once = p->zero.once;
+  DtUnits units;
+  DtError e;
+  DtCut cut = dt_cut(&t, r->ranks);
+  if (dt_units_make(&units, &t, cut.owners, &e)) BUG("%s", e.text);
+  DtMemory m = dt_memory(&units, &t, &cut, true);
+  dt_units_free(&units);
+  r->zero = t.zero;
+  r->owners = cut.owners;
+  r->param_bytes = m.params;
+  r->grad_bytes = m.grads;
+  r->moment_bytes = m.moments;
+  r->state_bytes = m.params + m.grads + m.moments;
+  r->gathered_bytes = m.gathered;
+  r->reducing_bytes = m.reducing;
+  r->other_bytes = m.norm + m.collected;
+  r->frame_bytes = m.frame;
+  r->data_bytes = m.batches;
+  r->total_bytes = m.total;
+}
+
+Report report_make(const Plan *p, int ranks) {
   const Module *m = p->m;
-  Report r = {0};
-  int64_t size = dtype_size(m->compute);
+  Report r = {.ranks = ranks};
   for (uint32_t i = 0; i < m->param.n; i++) {
     int64_t n = 1;
     for (int d = 0; d < m->param.at[i].rank; d++) n *= m->param.at[i].extent[d];
     r.parameters += n;
   }
-  r.param_bytes = r.grad_bytes = r.parameters * size;
-  r.moment_bytes = moments(&m->train) * r.param_bytes;
-  for (Id f = 0; f < m->fn.n; f++) {
-    for (int e = ENTRY_SAMPLE; e < NENTRY; e++)
-      if (m->entry[e] == f && p->fn[f].frame_bytes > r.frame_bytes) r.frame_bytes = p->fn[f].frame_bytes;
-  }
-  const Fn *step = &m->fn.at[m->entry[ENTRY_STEP]];
-  for (uint32_t i = 0; i < m->ndata; i++) {
-    const Value *v = &step->value.at[step->arg.at[i]];
-    r.data_bytes += value_count(v) * dtype_size(v->type);
-  }
-  r.total_bytes = r.param_bytes + r.grad_bytes + r.moment_bytes + r.frame_bytes + r.data_bytes;
+  add_memory(&r, p);
   r.microbatches = (m->train.batch + m->train.microbatch - 1) / m->train.microbatch;
   add_fn(&r, p, m->entry[ENTRY_STEP], 1);
   return r;
 }
 
 static void line(FILE *out, const char *what, int64_t bytes) {
-  fprintf(out, "  %-22s %16lld bytes %12.1f MiB\n", what, (long long)bytes, (double)bytes / (1 << 20));
+  if (bytes) fprintf(out, "  %-22s %16lld bytes %12.1f MiB\n", what, (long long)bytes, (double)bytes / (1 << 20));
+}
+
+static void layout_text(const Report *r, FILE *out) {
+  if (r->ranks == 1) {
+    fprintf(out, "one rank on the CPU\n\n");
+    return;
+  }
+  fprintf(out, "%d data-parallel ranks on the CPU, ZeRO %d", r->ranks, r->zero);
+  if (r->owners < r->ranks) fprintf(out, " in groups of %d", r->owners);
+  fprintf(out, "\n\n");
 }
 
 void report_text(const Report *r, const Module *m, FILE *out) {
-  fprintf(out, "%s, %s, one rank on the CPU\n\n", m->name, dtype_name[m->compute]);
+  fprintf(out, "%s, %s, ", m->name, dtype_name[m->compute]);
+  layout_text(r, out);
   fprintf(out, "parameters               %16lld\n", (long long)r->parameters);
   fprintf(out, "batch                    %16lld samples in %lld microbatches of %lld\n", (long long)m->train.batch,
           (long long)r->microbatches, (long long)m->train.microbatch);
   fprintf(out, "kernels a microbatch     %16u\n", r->kernels);
   fprintf(out, "FLOPs a microbatch       %16.4g (matrix products and attention %.4g, the rest %.4g)\n\n",
           r->matrix_flops + r->other_flops, r->matrix_flops, r->other_flops);
-  fprintf(out, "memory\n");
+  fprintf(out, "memory of a rank\n");
   line(out, "parameters", r->param_bytes);
   line(out, "gradients", r->grad_bytes);
   line(out, "optimizer state", r->moment_bytes);
+  line(out, "gathered parameters", r->gathered_bytes);
+  line(out, "gradients to reduce", r->reducing_bytes);
   line(out, "activations, scratch", r->frame_bytes);
   line(out, "data", r->data_bytes);
+  line(out, "norm, saving", r->other_bytes);
   line(out, "total", r->total_bytes);
 }
 
 void report_json(const Report *r, const Module *m, FILE *out) {
   fprintf(out,
-          "{\"model\":\"%s\",\"target\":\"cpu\",\"precision\":\"%s\",\"ranks\":1,\"parameters\":%lld,\"batch\":%lld,"
-          "\"microbatch\":%lld,\"microbatches\":%lld,\"kernels\":%u,\"matrix_flops\":%.17g,\"other_flops\":%.17g,"
-          "\"memory\":{\"parameters\":%lld,\"gradients\":%lld,\"optimizer\":%lld,\"activations\":%lld,"
-          "\"data\":%lld,\"total\":%lld}}\n",
-          m->name, dtype_name[m->compute], (long long)r->parameters, (long long)m->train.batch,
-          (long long)m->train.microbatch, (long long)r->microbatches, r->kernels, r->matrix_flops, r->other_flops,
-          (long long)r->param_bytes, (long long)r->grad_bytes, (long long)r->moment_bytes,
-          (long long)r->frame_bytes, (long long)r->data_bytes, (long long)r->total_bytes);
+          "{\"model\":\"%s\",\"target\":\"cpu\",\"precision\":\"%s\",\"ranks\":%d,\"zero\":%d,\"zero_group\":%d,"
+          "\"parameters\":%lld,\"batch\":%lld,\"microbatch\":%lld,\"microbatches\":%lld,\"kernels\":%u,"
+          "\"matrix_flops\":%.17g,\"other_flops\":%.17g,",
+          m->name, dtype_name[m->compute], r->ranks, r->zero, r->owners, (long long)r->parameters,
+          (long long)m->train.batch, (long long)m->train.microbatch, (long long)r->microbatches, r->kernels,
+          r->matrix_flops, r->other_flops);
+  fprintf(out,
+          "\"memory\":{\"parameters\":%lld,\"gradients\":%lld,\"optimizer\":%lld,\"state\":%lld,\"gathered\":%lld,"
+          "\"reducing\":%lld,\"activations\":%lld,\"data\":%lld,\"other\":%lld,\"total\":%lld}}\n",
+          (long long)r->param_bytes, (long long)r->grad_bytes, (long long)r->moment_bytes, (long long)r->state_bytes,
+          (long long)r->gathered_bytes, (long long)r->reducing_bytes, (long long)r->frame_bytes,
+          (long long)r->data_bytes, (long long)r->other_bytes, (long long)r->total_bytes);
 }

@@ -6,13 +6,18 @@
 
 typedef struct Report {
   int64_t parameters; // elements
-  int64_t param_bytes, grad_bytes, moment_bytes, frame_bytes, data_bytes, total_bytes;
+  int64_t param_bytes, grad_bytes, moment_bytes, frame_bytes, data_bytes, total_bytes; // of one rank
+  int64_t state_bytes; // parameters, gradients and moments: what ZeRO cuts
+  int64_t gathered_bytes, reducing_bytes; // what is whole for a while
+  int64_t other_bytes; // the norm's sums, a tensor collected to be written
+  int ranks, zero, owners; // data-parallel ranks; those among which ZeRO cuts
   double matrix_flops, other_flops; // of one microbatch, forward and backward
-  int64_t microbatches; // of one optimizer step
+  int64_t microbatches; // of one optimizer step, on all ranks
   uint32_t kernels; // launched by one microbatch
 } Report;
 
-Report report_make(const Plan *p);
+// Of a launch with `ranks` data-parallel ranks.
+Report report_make(const Plan *p, int ranks);
 void report_text(const Report *r, const Module *m, FILE *out);
 void report_json(const Report *r, const Module *m, FILE *out);
 

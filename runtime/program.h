@@ -38,6 +38,7 @@ typedef struct DtParam {
   bool decay;
   int stack; // 1 + number in DtProgram.stack: `offset` is that of layer 0; or 0: all layers lie together
   DtShard shard[DT_STATIC_AXES]; // along tp and cp
+  int64_t local; // elements on one rank, all layers; 0: count
 } DtParam;
 
 // A stack of equal layers that the program runs one by one: each layer's parameters lie together, so

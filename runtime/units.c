@@ -9,6 +9,8 @@ int64_t dt_param_slices(const DtParam *p) {
   return n;
 }
 
+static int64_t local_count(const DtParam *p) { return p->local ? p->local : p->count; }
+
 DtRange dt_unit_piece(const DtUnit *u, int owner, int owners) {
   int64_t c = (u->count + owners - 1) / owners, lo = owner * c, hi = lo + c;
   return (DtRange){lo < u->count ? lo : u->count, hi < u->count ? hi : u->count};
@@ -19,8 +21,8 @@ static void add_units(DtUnits *u, const DtProgram *p) {
     const DtParam *a = &p->param[i];
     if (a->stack) continue;
     u->unit[u->nunit++] =
-        (DtUnit){.offset = a->offset, .count = a->count, .layer = -1, .name = a->name};
-    if (a->offset + a->count > u->outside_count) u->outside_count = a->offset + a->count;
+        (DtUnit){.offset = a->offset, .count = local_count(a), .layer = -1, .name = a->name};
+    if (a->offset + local_count(a) > u->outside_count) u->outside_count = a->offset + local_count(a);
   }
   u->outside_count = (u->outside_count + 15) / 16 * 16;
   u->outside = u->nunit;
@@ -42,7 +44,7 @@ static void add_instances(DtUnits *u, const DtProgram *p) {
   int64_t outside = 0;
   for (int i = 0; i < p->nparam; i++) {
     const DtParam *a = &p->param[i];
-    int64_t slices = dt_param_slices(a), each = a->count / slices;
+    int64_t slices = dt_param_slices(a), each = local_count(a) / slices;
     int64_t inner = a->stack ? slices / p->stack[a->stack - 1].count : slices;
     for (int64_t l = 0; l < slices; l++) {
       DtInstance *x = &u->instance[u->ninstance++];

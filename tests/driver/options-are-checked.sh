@@ -9,6 +9,16 @@ expect 2 "$DTC" --precison fp32 x.dt
 says "did you mean '--precision'" err.txt
 expect 2 "$DTC" x.dt --tp 2
 says "one rank" err.txt
+expect 2 "$DTC" x.dt --zero 4
+says "expected 0, 1, 2 or 3" err.txt
+expect 2 "$DTC" x.dt --zero 2 --gather once
+says "for --zero 3" err.txt
+expect 2 "$DTC" x.dt --accumulate twice
+expect 2 "$DTC" x.dt --zero-group 0
+expect 2 "$DTC" x.dt --dp 4
+says "a launch finds" err.txt
+expect 2 "$DTC" x.dt --report --dp 4 --zero-group 3
+says "does not divide" err.txt
 expect 2 "$DTC" x.dt --target cuda
 expect 2 "$DTC" x.dt --emit nothing
 expect 2 "$DTC" x.dt -D novalue
@@ -22,6 +32,8 @@ expect 1 "$DTC" "$SRC/examples/mlp.dt" --memory 100K -o train
 says "memory" err.txt
 expect 0 "$DTC" "$SRC/examples/mlp.dt" --report
 says "parameters" out.txt
+expect 0 "$DTC" "$SRC/examples/mlp.dt" --report --dp 4 --zero 2
+says "4 data-parallel ranks on the CPU, ZeRO 2" out.txt
 expect 0 "$DTC" "$SRC/examples/mlp.dt" --report=json
 python3 -m json.tool out.txt >/dev/null
 for what in ast ir kernels c llvm asm plan; do

@@ -1,0 +1,93 @@
+#include "driver/tables.h"
+
+static DtParam param_of(const Param *p) {
+  DtParam q = {.name = p->name, .rank = p->rank, .nstack = p->nstack, .count = 1, .init = (DtInit)p->init,
+               .init_a = p->init_a, .init_b = p->init_b, .decay = p->decay};
+  for (int d = 0; d < p->rank; d++) q.count *= q.extent[d] = p->extent[d];
+  return q;
+}
+
+static void place_whole(DtProgram *t, DtParam *param) {
+  for (int i = 0; i < t->nparam; i++) {
+    param[i].offset = t->param_count;
+    t->param_count += (param[i].count + 15) / 16 * 16;
+  }
+}
+
+static void place_as_planned(const Module *m, DtProgram *t, DtParam *param) {
+  const ParamLayout *l = param_layout(m);
+  DtStack *stack = NEWN(m->arena, DtStack, l->stack.n + 1);
+  for (uint32_t s = 0; s < l->stack.n; s++)
+    stack[s] = (DtStack){l->stack.at[s].name, l->stack.at[s].count, l->stack.at[s].offset, l->stack.at[s].stride};
+  for (int i = 0; i < t->nparam; i++) {
+    const ParamPlace *q = &l->param[i];
+    param[i].stack = q->stack == NONE ? 0 : (int)q->stack + 1;
+    param[i].offset = q->offset + (q->stack == NONE ? 0 : stack[q->stack].offset);
+    param[i].local = q->count;
+  }
+  t->nstack = (int)l->stack.n;
+  t->stack = stack;
+  t->param_count = l->count;
+}
+
+static DtType type_of(Dtype t) {
+  return t == DT_I32 ? DT_TYPE_I32 : t == DT_F32 ? DT_TYPE_F32 : DT_TYPE_F64;
+}
+
+static void fill_data(const Module *m, DtProgram *t) {
+  const Fn *f = &m->fn.at[m->entry[ENTRY_STEP]];
+  DtData *data = NEWN(m->arena, DtData, m->ndata + 1);
+  for (uint32_t i = 0; i < m->ndata; i++) {
+    const Value *v = &f->value.at[f->arg.at[i]];
+    DtData *d = &data[i];
+    *d = (DtData){.name = v->name, .rank = v->rank, .type = type_of(v->type)};
+    memcpy(d->extent, v->extent, sizeof d->extent);
+    for (uint32_t k = 0; k < m->range.n; k++)
+      if (m->range.at[k].arg == i) {
+        d->checked = true;
+        d->lo = m->range.at[k].lo;
+        d->hi = m->range.at[k].hi;
+      }
+    if (m->train.data == DATA_ARRAYS) d->path = m->train.array_path.at[i];
+    if (m->train.val == DATA_ARRAYS) d->val_path = m->train.val_array_path.at[i];
+  }
+  t->ndata = (int)m->ndata;
+  t->data = data;
+}
+
+static DtTrain train_of(const Train *t) {
+  return (DtTrain){.data = (DtDataKind)t->data, .val = (DtDataKind)t->val, .data_path = t->data_path,
+                   .val_path = t->val_path, .length = t->length, .batch = t->batch, .microbatch = t->microbatch,
+                   .steps = t->steps, .eval_every = t->eval_every, .seed = t->seed,
+                   .optimizer = (DtOptimizer)t->opt, .lr = t->lr, .beta1 = t->beta1, .beta2 = t->beta2,
+                   .eps = t->eps, .weight_decay = t->weight_decay, .momentum = t->momentum,
+                   .nesterov = t->nesterov, .schedule = (DtSchedule)t->schedule, .warmup = t->warmup,
+                   .final = t->final, .clip = t->clip, .precision = "fp64"};
+}
+
+static int64_t largest_frame(const Plan *p) {
+  int64_t most = 0;
+  for (int e = ENTRY_SAMPLE; e < NENTRY; e++)
+    if (p->m->entry[e] != NONE && p->fn[p->m->entry[e]].frame_bytes > most)
+      most = p->fn[p->m->entry[e]].frame_bytes;
+  return most;
+}
+
+DtProgram tables_make(const Module *m, const Plan *p) {
+  DtProgram t = {.model = m->name, .build = "interpreter", .type = type_of(m->compute), .nparam = (int)m->param.n,
+                 .nmetric = (int)m->metric.n, .frame_bytes = p ? largest_frame(p) : 64, .listing = "",
+                 .update_piece = UPDATE_PIECE};
+  DtParam *param = NEWN(m->arena, DtParam, m->param.n + 1);
+  const char **metric = NEWN(m->arena, const char *, m->metric.n + 1);
+  for (uint32_t i = 0; i < m->param.n; i++) param[i] = param_of(&m->param.at[i]);
+  for (uint32_t i = 0; i < m->metric.n; i++) metric[i] = m->metric.at[i];
+  t.param = param;
+  t.metric = metric;
+  t.nmoment = m->train.opt != OPT_SGD ? 2 : m->train.momentum != 0;
+  t.train = train_of(&m->train);
+  if (p) place_as_planned(m, &t, param);
+  else place_whole(&t, param);
+  fill_data(m, &t);
+  if (m->entry[ENTRY_COUNT] != NONE) t.ntotal = (int)m->fn.at[m->entry[ENTRY_COUNT]].result.n;
+  return t;
+}

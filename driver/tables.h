@@ -1,0 +1,13 @@
+// The tables that emitted C holds, made of the module itself: for the interpreter, which takes the
+// compiled code's place, and for reports, which say what the program will need.
+#ifndef DTC_TABLES_H
+#define DTC_TABLES_H
+
+#include "codegen/kernel.h"
+#include "runtime/program.h"
+
+// Sizes, data and parameters; no functions. With a plan parameters lie as its program has them, else
+// each lies whole. All memory is the module's.
+DtProgram tables_make(const Module *m, const Plan *p);
+
+#endif
