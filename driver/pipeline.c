@@ -17,6 +17,7 @@ const Pass pass_table[] = {
     {"optimizer", "make the gradient norm and the update", pass_optimizer, FACT_STEP, FACT_UPDATE},
     {"precision", "choose a storage type for every value", pass_precision, FACT_UPDATE, FACT_STORED},
     {"simplify", "fold, share and drop what is dead", pass_simplify, FACT_FLAT, 0},
+    {"shard", "put indices on mesh axes", pass_shard, FACT_FLAT, 0},
     {"localise", "make the program that each rank runs", pass_localise, FACT_FLAT, 0},
     {"pipeline", "cut the step into the chunks of a pipeline", pass_pipeline, FACT_STORED, 0},
     {"normalise", "bring statements into the normal form for kernels", pass_normalise, FACT_STORED, FACT_NORMAL},

@@ -608,10 +608,10 @@ static bool entry(Parser *p) {
   return true;
 }
 
-// axis = 'axis' NAME SIZE
+// axis = 'axis' NAME SIZE ['sequence']
 static bool axis(Parser *p) {
   const Token *t = tok(p);
-  Axis x;
+  Axis x = {0};
   if (!p_name(p, "the axis's name", &x.name) || !p_extent(p, &x.size)) return false;
   if (x.size < 2 || x.size > MAX_AXIS_SIZE)
     return p_fail(p, t, "an axis has from 2 to %d ranks, not %lld", MAX_AXIS_SIZE,
@@ -621,6 +621,7 @@ static bool axis(Parser *p) {
   if (p->m->axis.n == MAX_AXIS) return p_fail(p, t, "more than %d axes", MAX_AXIS);
   for (uint32_t i = 0; i < p->m->axis.n; i++)
     if (p->m->axis.at[i].name == x.name) return p_fail(p, t, "two axes `%s`", x.name);
+  x.sequence = accept_word(p, "sequence");
   PUSH(p->a, p->m->axis, x);
   return true;
 }

@@ -40,12 +40,14 @@ __attribute__((format(printf, 2, 3))) static bool refuse(Buf *why, const char *f
   return false;
 }
 
-// Two axes on one dimension: blocks of one within those of the other, and no remainder.
+bool shard_nest(int64_t extent, int64_t block_a, int64_t a, int64_t block_b, int64_t b) {
+  if (extent % (block_a * a) || extent % (block_b * b)) return false;
+  return block_a % (block_b * b) == 0 || block_b % (block_a * a) == 0;
+}
+
 static bool nested(const Module *m, const Value *v, uint32_t i, uint32_t j) {
-  int64_t e = v->extent[v->shard[i].dim], n[2] = {m->axis.at[i].size, m->axis.at[j].size};
-  int64_t block[2] = {v->shard[i].block, v->shard[j].block};
-  if (e % (block[0] * n[0]) || e % (block[1] * n[1])) return false;
-  return block[0] % (block[1] * n[1]) == 0 || block[1] % (block[0] * n[0]) == 0;
+  return shard_nest(v->extent[v->shard[i].dim], v->shard[i].block, m->axis.at[i].size,
+                    v->shard[j].block, m->axis.at[j].size);
 }
 
 bool shard_value_ok(const Module *m, const Value *v, Buf *why) {
@@ -307,7 +309,6 @@ static bool result_index(const ShardAsk *q, Assign a, Shard *out, Buf *why) {
   if (!shard_deals(i->extent, a.block, q->n))
     return refuse(why, "blocks of %lld do not deal out `%s`, %lld, to %lld ranks", (long long)a.block,
                   i->name, (long long)i->extent, (long long)q->n);
-  if (!reads_fit(q, a, why)) return false;
   if (a.index >= s->nfree) return result_bound(q, a, out, why);
   if (!shard_subscripts(q->m, s, s->sub, q->f->value.at[s->lhs].rank, a.index, a.block, q->n, out))
     return refuse(why, "`%s` does not divide inside its group on the left", i->name);
@@ -325,9 +326,12 @@ static bool result_write(const ShardAsk *q, Assign a, Shard *out, Buf *why) {
   if (!shard_deals(v->extent[a.index], a.block, q->n))
     return refuse(why, "blocks of %lld do not deal out dimension %u of `%s`", (long long)a.block,
                   a.index, v->name);
-  if (!reads_fit(q, a, why)) return false;
   *out = shard_split(a.index, a.block);
   return true;
+}
+
+bool shard_makes(const ShardAsk *q, Assign a, Shard *out, Buf *why) {
+  return a.kind == ASSIGN_INDEX ? result_index(q, a, out, why) : result_write(q, a, out, why);
 }
 
 static bool result_none(const ShardAsk *q, Shard *out, Buf *why) {
@@ -348,12 +352,9 @@ static bool result_none(const ShardAsk *q, Shard *out, Buf *why) {
 }
 
 bool shard_result(const ShardAsk *q, Assign a, Shard *out, Buf *why) {
-  switch (a.kind) {
-  case ASSIGN_NONE: return result_none(q, out, why);
-  case ASSIGN_INDEX: return result_index(q, a, out, why);
-  case ASSIGN_WRITE: return result_write(q, a, out, why);
-  }
-  return refuse(why, "no such assignment");
+  if (a.kind == ASSIGN_NONE) return result_none(q, out, why);
+  if (a.kind > ASSIGN_WRITE) return refuse(why, "no such assignment");
+  return shard_makes(q, a, out, why) && reads_fit(q, a, why);
 }
 
 bool shard_added(Assign a, Shard term, Shard accumulator) {

@@ -46,9 +46,12 @@ bool shard_deals(int64_t extent, int64_t block, int64_t n);
 int64_t shard_block(int64_t extent, int64_t n);
 // How many places a rank keeps for a dimension so dealt out: the most that any rank has.
 int64_t shard_local(int64_t extent, int64_t block, int64_t n);
+// Whether two axes of sizes a and b may deal out one extent: without a remainder, and with the blocks
+// of one within those of the other.
+bool shard_nest(int64_t extent, int64_t block_a, int64_t a, int64_t block_b, int64_t b);
 // Whether a value may lie so: SPLIT along a dimension that it has, in blocks that deal it out;
-// PARTIAL of reals or ints; and where two axes split one dimension, without a remainder and with one
-// axis's blocks within those of the other. Else appends the clause to why (may be NULL).
+// PARTIAL of reals or ints; and where two axes split one dimension, blocks that nest. Else appends
+// the clause to why (may be NULL).
 bool shard_value_ok(const Module *m, const Value *v, Buf *why);
 // Whether one conversion leads from a to b (they differ): from whole to anything but a partial max
 // or min, from split to whole or split, from partial to whole or split. `to` must be dealt out.
@@ -77,6 +80,8 @@ bool shard_guarded(const ShardAsk *q, Id read);
 // The layout of what the statement makes of reads laid out as in q->type. False where the rule
 // refuses; why (may be NULL) gets the clause.
 bool shard_result(const ShardAsk *q, Assign a, Shard *out, Buf *why);
+// The same for an index or a write, taking it that the reads lie as it needs them.
+bool shard_makes(const ShardAsk *q, Assign a, Shard *out, Buf *why);
 // With nothing assigned: the body in which each whole term that is added to a partial one counts on
 // rank 0 only: `where(rank0, term, 0)`. The body itself where nothing is to be masked. Also where all
 // of it is whole and the left side, of a `+=`, is partial (shard_added). *masks (may be NULL) is

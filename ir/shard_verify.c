@@ -63,9 +63,8 @@ static bool assigns_nest(Check *c) {
   for (uint32_t i = 0; i < c->axis; i++) {
     Assign a = s->assign[i], b = s->assign[c->axis];
     if (a.kind != ASSIGN_INDEX || b.kind != ASSIGN_INDEX || a.index != b.index) continue;
-    int64_t e = s->index[a.index].extent, na = c->m->axis.at[i].size, nb = c->m->axis.at[c->axis].size;
-    bool whole = e % (a.block * na) == 0 && e % (b.block * nb) == 0;
-    if (!whole || (a.block % (b.block * nb) && b.block % (a.block * na)))
+    if (!shard_nest(s->index[a.index].extent, a.block, c->m->axis.at[i].size, b.block,
+                    c->m->axis.at[c->axis].size))
       return fail(c, true, "`%s` is also on axis %s, and the blocks do not nest",
                   s->index[a.index].name, c->m->axis.at[i].name);
   }

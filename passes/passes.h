@@ -13,6 +13,7 @@ bool pass_differentiate(Module *m);
 bool pass_optimizer(Module *m);
 bool pass_precision(Module *m);
 bool pass_simplify(Module *m);
+bool pass_shard(Module *m);
 bool pass_localise(Module *m);
 bool pass_pipeline(Module *m);
 bool pass_normalise(Module *m);

@@ -1,0 +1,192 @@
+// Puts indices of statements on the axes of the mesh, by the rule of ir/shard.h: which parameters and
+// values are cut how, and where ranks must exchange what.
+// requires: FACT_FLAT; Module.axis. Without axes it does nothing.
+// guarantees: form A: every value and parameter has a Shard for each axis, every comprehension an
+//   Assign, and layouts change by ST_CONVERT only. A function is cloned where its types differ.
+// invalidates: nothing.
+//
+// Axis `cp` is for the sequence: parameters are whole on it. On any other, `tp`, all indices may be but
+// those of the batch and, unless Axis.sequence asks for it, the sequence. Axes are planned one after
+// the other, cp first, so that blocks of one can lie within those of the other.
+//
+// A plan is chosen for the training step as a whole; the other entries then take the parameters where
+// they are. The bodies of a stack's repeats, forward and backward, are solved together, as one list of
+// statements, for each type of what the stack carries in and out; then what is around them. So equal
+// layers have one plan, and the time does not depend on depth. Least is, in this order: points of
+// products that a rank computes; bytes of the matrices that it holds; bytes sent in collectives; terms
+// that one rank alone counts; the number of collectives and the bytes that statements move. The
+// first two are what the axis is for. The fourth reduces a product before its bias and the residual
+// are added, not after.
+#include "passes/passes.h"
+#include "passes/shard.h"
+
+// ---- before: argmax as a maximum and a minimum, which can be cut
+
+// y = argmax(i: x) is m = max(i: x), y = min(i: where(x == m, number of i, last)): exact, ties too.
+static void split_argmax(Module *m, Fn *f, uint32_t at) {
+  Stmt s = f->stmt.at[at];
+  const Value y = f->value.at[s.lhs];
+  Scalar kind = (Scalar)ex(m, s.body)->type;
+  Dtype type = kind == SC_INT ? DT_I32 : m->compute;
+  Id max = fn_value(m, f, str_printf("%s.max", y.name), type, y.extent, y.rank, ROLE_LOCAL, s.loc);
+  int64_t n = 1;
+  Id number = NONE;
+  for (uint32_t i = s.nfree; i < s.nindex; i++) {
+    Id index = ex_index(m, i);
+    number = number == NONE ? index : fold_add(m, fold_mul(m, number, ex_int(m, s.index[i].extent)), index);
+    n *= s.index[i].extent;
+  }
+  Stmt first = stmt_copy(m, &s), second = stmt_copy(m, &s);
+  first.lhs = max;
+  first.red = RED_MAX;
+  second.red = RED_MIN;
+  second.body = ex3(m, OP_WHERE, ex2(m, OP_EQ, s.body, ex_read(m, f, max, s.sub)), number, ex_int(m, n - 1));
+  PUSH(m->arena, f->stmt, second);
+  for (uint32_t i = f->stmt.n - 1; i > at + 1; i--) f->stmt.at[i] = f->stmt.at[i - 1];
+  f->stmt.at[at] = first;
+  f->stmt.at[at + 1] = second;
+}
+
+static void split_argmaxes(Module *m) {
+  for (uint32_t k = 0; k < m->fn.n; k++)
+    for (uint32_t i = 0; i < m->fn.at[k].stmt.n; i++) {
+      const Stmt *s = &m->fn.at[k].stmt.at[i];
+      if (s->kind == ST_COMP && s->red == RED_ARGMAX && !s->acc) split_argmax(m, &m->fn.at[k], i);
+    }
+}
+
+// ---- which parameters count
+
+typedef struct Lookup {
+  const Fn *f;
+  Sharder *z;
+  bool product;
+} Lookup;
+
+static void mark_named(Sharder *z, const Fn *f, Id value) {
+  Str name = f->value.at[value].name;
+  for (uint32_t i = 0; i < z->m->param.n; i++) {
+    const Param *p = &z->m->param.at[i];
+    size_t n = strlen(name), k = strlen(p->name);
+    if (k >= n && !strcmp(p->name + k - n, name) && (k == n || p->name[k - n - 1] == '.')) z->counted[i] = true;
+  }
+}
+
+// Read in a product, or looked up: by what is no index, in a tensor of two dimensions or more.
+static void mark_read(const Module *m, Id read, void *ctx) {
+  Lookup *w = ctx;
+  bool lookup = false;
+  for (uint32_t d = 0; ex(m, read)->narg > 1 && d < ex(m, read)->narg; d++)
+    lookup |= ex_is(m, ex_arg(m, read, d), OP_READ);
+  if (w->product || lookup) mark_named(w->z, w->f, (Id)ex(m, read)->integer);
+}
+
+static void count_parameters(Sharder *z) {
+  z->counted = NEWN(z->m->arena, bool, z->m->param.n + 1);
+  for (uint32_t k = 0; k < z->m->fn.n; k++) {
+    const Fn *f = &z->m->fn.at[k];
+    for (uint32_t i = 0; i < f->stmt.n; i++) {
+      Lookup w = {f, z, stmt_is_product(z->m, f, &f->stmt.at[i])};
+      if (f->stmt.at[i].kind == ST_COMP) ex_reads(z->m, f->stmt.at[i].body, mark_read, &w);
+    }
+  }
+}
+
+// ---- parameters' homes
+
+static Shard deeper(Shard s, int by) {
+  if (s.kind == SHARD_SPLIT) s.dim = (uint8_t)(s.dim + by);
+  return s;
+}
+
+// Writes the homes that the levels chose to the parameters, or fixes the levels' by them.
+static void homes(Sharder *z, Level *l, bool take) {
+  for (uint32_t i = 0; i < l->slot.n; i++) {
+    Slot *s = &l->slot.at[i];
+    if (s->param == NONE || s->grad) continue;
+    Param *p = &z->m->param.at[s->param];
+    int lead = p->rank - s->of.rank;
+    if (take && s->is_fixed[z->axis]) p->shard[z->axis] = deeper(s->fixed[z->axis], lead);
+    if (take) continue;
+    s->is_fixed[z->axis] = true;
+    s->fixed[z->axis] = deeper(p->shard[z->axis], -lead);
+  }
+  for (uint32_t i = 0; i < l->cluster.n; i++) homes(z, l->cluster.at[i].in, take);
+}
+
+// ---- entries
+
+static bool splits_something(const Sharder *z, const Level *l) {
+  for (uint32_t i = 0; i < l->item.n; i++) {
+    const Choice *c = &l->item.at[i].done[z->axis].choice;
+    if (l->item.at[i].kind == ITEM_CALL ? c->class != NONE : c->assign.kind != ASSIGN_NONE) return true;
+  }
+  for (uint32_t i = 0; i < l->cluster.n; i++)
+    if (splits_something(z, l->cluster.at[i].in)) return true;
+  return false;
+}
+
+static void set_axis(Sharder *z, uint32_t a) {
+  const Axis *x = &z->m->axis.at[a];
+  z->axis = a;
+  z->n = x->size;
+  z->context = x->name == str_intern("cp");
+  z->sequence = x->sequence;
+  z->collectives = z->sequence ? COST_SIXTH : COST_FIFTH;
+  z->traffic = z->sequence ? COST_FIFTH : COST_SIXTH;
+}
+
+// Plans an entry on all axes, cp first.
+static bool solve(Sharder *z, Level *l, bool main) {
+  uint32_t order[MAX_AXIS], n = 0;
+  for (uint32_t pass = 0; pass < 2; pass++)
+    for (uint32_t a = 0; a < z->m->axis.n; a++)
+      if ((z->m->axis.at[a].name == str_intern("cp")) == !pass) order[n++] = a;
+  memset(z->solved, 0, sizeof z->solved);
+  for (uint32_t k = 0; k < n; k++) {
+    set_axis(z, order[k]);
+    if (!main || z->context) homes(z, l, false);
+    z->moves = false;
+    while (!entry_solve(z, l)) {
+      if (z->moves) BUG("no plan on axis %s", z->m->axis.at[z->axis].name);
+      z->moves = true;
+    }
+    if (main) homes(z, l, true);
+    z->solved[z->axis] = true;
+    const Axis *x = &z->m->axis.at[z->axis];
+    if (!main || splits_something(z, l)) continue;
+    diag_error(z->m->src, 0, "--%s %lld: %s of this model can be cut over %lld ranks", x->name,
+               (long long)x->size, z->context ? "no sequence" : "nothing", (long long)x->size);
+    return false;
+  }
+  return true;
+}
+
+bool shard_module(Module *m, bool *exact) {
+  Sharder z = {.m = m};
+  Entry order[] = {ENTRY_STEP, ENTRY_LOSS, ENTRY_EVAL, ENTRY_EVAL_LOSS, ENTRY_SAMPLE, ENTRY_COUNT};
+  Level *level[sizeof order / sizeof order[0]] = {0};
+  bool main = true;
+  if (exact) *exact = true;
+  if (!m->axis.n) return true;
+  split_argmaxes(m);
+  classes_make(&z.class, m);
+  count_parameters(&z);
+  for (uint32_t i = 0; i < sizeof order / sizeof order[0]; i++) {
+    Id fn = m->entry[order[i]];
+    if (fn == NONE) continue;
+    level[i] = level_of_entry(&z, fn);
+    if (!solve(&z, level[i], main)) {
+      CHECK(m->src->nerror);
+      return false;
+    }
+    main = false;
+  }
+  for (uint32_t i = 0; i < sizeof order / sizeof order[0]; i++)
+    if (level[i]) entry_emit(&z, level[i]);
+  module_sweep(m);
+  if (exact) *exact = !z.cut;
+  return true;
+}
+
+bool pass_shard(Module *m) { return shard_module(m, NULL); }
