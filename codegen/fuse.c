@@ -88,8 +88,17 @@ static Kernel library_kernel(Fuse *u, const Group *g) {
   return k;
 }
 
+// Names that C, its library or the runtime may have: int_t, strtok_r, dt_launch, INT_MAX.
+static bool foreign(const char *s) {
+  static const char *const tail[] = {"_t", "_r", "_l", "_MAX", "_MIN", "_WIDTH"};
+  size_t n = strlen(s);
+  for (size_t i = 0; i < sizeof tail / sizeof *tail; i++)
+    if (n >= strlen(tail[i]) && !strcmp(s + n - strlen(tail[i]), tail[i])) return true;
+  return !strncmp(s, "dt_", 3) || !strncmp(s, "Dt", 2) || !strncmp(s, "DT_", 3) || *s == '_';
+}
+
 static Str clean(Arena *a, Str name) {
-  char *text = arena_printf(a, "%s", name);
+  char *text = arena_printf(a, foreign(name) ? "k_%s_" : "%s", name);
   for (char *p = text; *p; p++)
     if (!((*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9')))
       *p = '_';

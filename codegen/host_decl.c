@@ -67,7 +67,7 @@ void host_kernels(Host *h, Id fn) {
     if (k->kind == K_CALL) continue;
     print_facts(h, f, k);
     print_stmts(h, f, k);
-    if (k->kind == K_LOOPS) buf_printf(h->out, "DtKernel %s;\n", k->name);
+    if (k->kind == K_LOOPS) buf_printf(h->out, "DT_KERNEL(%s);\n", k->name);
     if (k->kind == K_GEMM) print_gemm(h, k);
     if (k->kind == K_INTRINSIC) host_attention_shape(h, fn, k);
     buf_printf(h->out, "\n");

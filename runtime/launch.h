@@ -21,6 +21,10 @@ const void *dt_layer_params(const struct DtCall *call, int stack, int64_t layer,
 void *dt_layer_grads(const struct DtCall *call, int stack, int64_t layer);
 void dt_layer_reduce(const struct DtCall *call, int stack, int64_t layer);
 
+// A fused kernel in kernels.o. Its symbol there, "kernel.NAME", is no identifier of C, so it is no
+// library's.
+#define DT_KERNEL(name) DtKernel name __asm__("kernel." #name)
+
 #define DT_TRACED(name, ...)                                                                       \
   do {                                                                                             \
     dt_trace_begin(#name);                                                                         \

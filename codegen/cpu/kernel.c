@@ -101,7 +101,7 @@ static void fill_zero(Cpu *c) {
 static void declare(Cpu *c) {
   LLVMTypeRef in[] = {c->ptr, c->i64, c->i64};
   LLVMTypeRef type = LLVMFunctionType(LLVMVoidTypeInContext(c->ll), in, 3, false);
-  c->fn = LLVMAddFunction(c->mod, c->k->name, type);
+  c->fn = LLVMAddFunction(c->mod, str_printf("kernel.%s", c->k->name), type);
   static const char *const name[] = {"arg", "begin", "end"};
   for (unsigned i = 0; i < 3; i++)
     LLVMSetValueName2(LLVMGetParam(c->fn, i), name[i], strlen(name[i]));

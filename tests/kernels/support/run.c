@@ -89,7 +89,7 @@ static void gemm_run(const Run *r, const Fn *f, const GemmPlan *g, void **base, 
 
 // Tasks from the last to the first: their order must not matter.
 static bool loops_run(const Run *r, const Kernel *k, void **base) {
-  KernelFn *fn = (KernelFn *)dlsym(r->so, k->name);
+  KernelFn *fn = (KernelFn *)dlsym(r->so, str_printf("kernel.%s", k->name));
   if (!fn) return fprintf(stderr, "no kernel %s\n", k->name), false;
   void *arg[64];
   for (uint32_t i = 0; i < k->arg.n; i++) arg[i] = base[k->arg.at[i]];
