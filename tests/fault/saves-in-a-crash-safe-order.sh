@@ -20,3 +20,21 @@ got = [c for i, c in enumerate(calls) if i == 0 or c != calls[i - 1]]
 got = got[got.index(want[0]):]
 assert got == want, "\n%s\nexpected\n%s" % (got, want)
 PY
+
+# With three ranks: no rank begins its part before the folder is there, and every part is synchronised and has its name
+# before there is a manifest.
+env LD_PRELOAD="$PWD/fail_nth.so" IO_TRACE="$PWD/trace3.txt" "$TRAIN" --quiet --ranks 3 --steps 9 --resume ck --save ck
+python3 - <<'PY'
+calls = [l.split(" ", 1) for l in open("trace3.txt").read().splitlines()]
+calls = [(c, p[p.index("ck"):].rstrip("/")) for c, p in calls if "/ck" in p or p.startswith("ck")]
+tmp = "ck/step-00000009.tmp"
+begin, manifest = calls.index(("mkdir", tmp)), calls.index(("create", tmp + "/manifest.json.tmp"))
+for part in range(3):
+    name = "%s/part-%05d.safetensors.tmp" % (tmp, part)
+    own = [i for i, (c, p) in enumerate(calls) if p == name]
+    assert begin < own[0] and own[-1] < manifest, (part, calls)
+    assert [calls[i][0] for i in (own[0], own[-2], own[-1])] == ["create", "sync", "rename"], calls
+rest = [c for i, c in enumerate(calls) if i > manifest and c != calls[i - 1]]
+name = tmp + "/manifest.json.tmp"
+assert rest == [("write", name), ("sync", name), ("rename", name), ("sync", tmp), ("rename", tmp), ("sync", "ck")], rest
+PY

@@ -1,5 +1,5 @@
 // The training program of a hand-written model, for tests/fault/*.sh:
-// FAKE=arrays|tokens FAKE_NAN_AT=STEP FAKE_DELAY=MICROSECONDS rt_fake_train OPTIONS...
+// FAKE=arrays|tokens FAKE_NAN_AT=STEP FAKE_DELAY=MICROSECONDS FAKE_ZERO=STAGE rt_fake_train OPTIONS...
 // Without options, a test that every model describes itself.
 #include "support/fake.h"
 
@@ -10,8 +10,10 @@ int main(int argc, char **argv) {
   const char *model = getenv("FAKE"), *at = getenv("FAKE_NAN_AT"), *delay = getenv("FAKE_DELAY");
   fake_nan_at = at ? atoll(at) : 0;
   fake_delay = delay ? atoi(delay) : 0;
-  if (argc > 1)
-    return dt_main(model && strcmp(model, "arrays") == 0 ? &fake_arrays : &fake_tokens, argc, argv);
+  const char *zero = getenv("FAKE_ZERO");
+  DtProgram p = model && strcmp(model, "arrays") == 0 ? fake_arrays : fake_tokens;
+  p.zero = zero ? atoi(zero) : 0;
+  if (argc > 1) return dt_main(&p, argc, argv);
   char *info[] = {argv[0], "--info"};
   return dt_main(&fake_tokens, 2, info) || dt_main(&fake_arrays, 2, info);
 }

@@ -1,5 +1,5 @@
 // Preloaded into a training program: makes the FAIL_AT-th call that creates, writes, synchronises or renames a file fail with
-// ENOSPC (and with FAIL_ON all after it), and with IO_TRACE=FILE writes down all of them in order.
+// ENOSPC (and with FAIL_ON all after it; with FAIL_PATH=TEXT only calls on files with it in their names count), and with IO_TRACE=FILE writes down all of them in order.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -15,10 +15,20 @@ static int calls;
 
 static void *real(const char *name) { return dlsym(RTLD_NEXT, name); }
 
-static void trace(const char *call, int fd, const char *path) {
+// The name of what a call is on.
+static const char *name_of(int fd, const char *path, char target[4096]) {
+  char link[64];
+  if (path) return path;
+  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  ssize_t n = readlink(link, target, 4095);
+  target[n < 0 ? 0 : n] = 0;
+  return target;
+}
+
+static void trace(const char *call, const char *name) {
   static int out = -2;
   static ssize_t (*put)(int, const void *, size_t);
-  char line[9000], target[4096] = "", link[64];
+  char line[9000];
   const char *file = getenv("IO_TRACE");
   if (!file) return;
   if (!put) put = (ssize_t(*)(int, const void *, size_t))real("write");
@@ -26,19 +36,16 @@ static void trace(const char *call, int fd, const char *path) {
     int (*make)(const char *, int, ...) = (int (*)(const char *, int, ...))real("open");
     out = make(file, O_WRONLY | O_CREAT | O_APPEND, 0666);
   }
-  if (fd >= 0) {
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    ssize_t n = readlink(link, target, sizeof target - 1);
-    target[n < 0 ? 0 : n] = 0;
-  }
-  snprintf(line, sizeof line, "%s %s\n", call, path ? path : target);
+  snprintf(line, sizeof line, "%s %s\n", call, name);
   if (put(out, line, strlen(line)) < 0) abort();
 }
 
 static int fails(const char *call, int fd, const char *path) {
-  const char *at = getenv("FAIL_AT");
-  trace(call, fd, path);
-  if (!at) return 0;
+  const char *at = getenv("FAIL_AT"), *only = getenv("FAIL_PATH");
+  char target[4096];
+  const char *name = name_of(fd, path, target);
+  trace(call, name);
+  if (!at || (only && !strstr(name, only))) return 0;
   calls++;
   if (calls != atoi(at) && !(getenv("FAIL_ON") && calls > atoi(at))) return 0;
   errno = ENOSPC;
