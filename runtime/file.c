@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { BUFFER = 1 << 20 };
+enum { BUFFER = 1 << 20, AHEAD = 8 << 20 };
 static unsigned char *spare; // a buffer that was used before
 
 int dt_map_open(DtMap *m, const char *path, DtError *e) {
@@ -93,6 +93,10 @@ static void put(DtOut *o, const unsigned char *p, size_t n) {
     p += done;
     n -= (size_t)done;
   }
+  if (o->bytes - o->started < AHEAD) return;
+  // The disk begins with this much, so that at the end there is not all to wait for.
+  sync_file_range(o->fd, (off_t)o->started, (off_t)(o->bytes - o->started), SYNC_FILE_RANGE_WRITE);
+  o->started = o->bytes;
 }
 
 static void flush(DtOut *o) {

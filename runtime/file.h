@@ -29,7 +29,7 @@ typedef struct DtOut {
   char path[PATH_MAX], temporary[PATH_MAX]; // temporary[0] == 0: written in place
   unsigned char *buffer;
   size_t used;
-  uint64_t bytes;
+  uint64_t bytes, started; // written; of which the disk was asked to take
   DtHash hash;
 } DtOut;
 
