@@ -25,6 +25,10 @@ static void touch_read(const Module *m, Id read, void *ctx) {
 }
 
 static void touch_stmt(Touch *t, const Stmt *s) {
+  if (s->kind == ST_COLL) {
+    t->by[t->u->fp->layout[s->lhs].buffer] = t->by[t->u->fp->layout[s->from].buffer] = UINT32_MAX;
+    return;
+  }
   if (s->kind != ST_COMP) {
     for (uint32_t i = 0; i < s->call->narg; i++)
       if (s->call->arg[i].value != NONE)
@@ -64,7 +68,7 @@ static bool *outside_values(const Fuse *u) {
 
 static Str call_name(const Fuse *u, const Kernel *k) {
   const Stmt *s = &u->f->stmt.at[k->stmt.at[0]];
-  if (s->kind != ST_COMP) return str_printf("%s_%s", u->f->name, u->m->fn.at[s->call->fn].name);
+  if (s->call) return str_printf("%s_%s", u->f->name, u->m->fn.at[s->call->fn].name);
   return str_printf("%s_%s", u->f->name, u->f->value.at[s->lhs].name);
 }
 
@@ -72,6 +76,9 @@ static Kernel library_kernel(Fuse *u, const Group *g) {
   Kernel k = {.kind = g->kind, .fill = NONE, .gemm = g->gemm};
   for (uint32_t i = 0; i < g->member.n; i++) PUSH(u->m->arena, k.stmt, g->member.at[i].stmt);
   k.name = call_name(u, &k);
+  const Stmt *only = &u->f->stmt.at[k.stmt.at[0]];
+  if (g->kind == K_COLL && only->coll == COLL_ALL_REDUCE)
+    PUSH(u->m->arena, k.inplace, (InPlace){only->lhs, u->fp->layout[only->from].buffer});
   Cost cost;
   if (g->kind == K_INTRINSIC && match_intrinsic(u->m, u->f, &u->f->stmt.at[k.stmt.at[0]], &cost)) {
     k.bytes = cost.bytes;
@@ -138,6 +145,7 @@ static void plan_function(Plan *p, Id id) {
     else k = library_kernel(&u, &u.group.at[i]);
     add_kernel(p, fp, k);
   }
+  fuse_overlap(p, fp);
 }
 
 // Functions that entries reach; not the bodies of intrinsics with an implementation.
@@ -146,7 +154,7 @@ static void reach(Plan *p, Id fn) {
   p->reached[fn] = true;
   const Fn *f = &p->m->fn.at[fn];
   for (uint32_t i = 0; i < f->stmt.n; i++) {
-    if (f->stmt.at[i].kind == ST_COMP) continue;
+    if (!f->stmt.at[i].call) continue;
     Id callee = f->stmt.at[i].call->fn;
     if (!match_intrinsic(p->m, f, &f->stmt.at[i], NULL)) reach(p, callee);
   }

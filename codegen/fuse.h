@@ -57,6 +57,9 @@ bool fuse_depends(const Fuse *u, const Stmt *t,
                   const Stmt *s); // s, the later one, must come after t
 bool fuse_touches(const Fuse *u, const Stmt *s, Id buffer);
 
+// overlap.c: waits for collectives, and what runs before them
+void fuse_overlap(const Plan *p, FnPlan *fp);
+
 // fuse_group.c: which statements share a kernel
 void fuse_groups(Fuse *u, const bool *skip);
 // Points that differ in this free index write different elements.

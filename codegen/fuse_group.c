@@ -108,7 +108,7 @@ static void first_writes(const Fuse *u, Id *first) {
     const Stmt *s = &u->f->stmt.at[i];
     if (s->kind == ST_COMP && s->acc && u->f->value.at[s->lhs].role == ROLE_LOCAL)
       first[s->lhs] = i;
-    for (uint32_t a = 0; s->kind != ST_COMP && a < s->call->narg; a++) {
+    for (uint32_t a = 0; s->call && a < s->call->narg; a++) {
       Id v = s->call->arg[a].value;
       const Fn *callee = &u->m->fn.at[s->call->fn];
       if (v == NONE || u->f->value.at[v].role != ROLE_LOCAL) continue;
@@ -152,11 +152,16 @@ static bool join_earlier(Fuse *u, const Member *x) {
   return false;
 }
 
+static KernelKind kind_of(const Fuse *u, const Stmt *s) {
+  if (s->kind == ST_COLL) return K_COLL;
+  return match_intrinsic(u->m, u->f, s, NULL) ? K_INTRINSIC : K_CALL;
+}
+
 static void add_stmt(Fuse *u, Id *first, uint32_t stmt) {
   const Stmt *s = &u->f->stmt.at[stmt];
   if (s->kind != ST_COMP) {
-    fill_for_call(u, stmt, first);
-    uint32_t g = new_group(u, match_intrinsic(u->m, u->f, s, NULL) ? K_INTRINSIC : K_CALL);
+    if (s->call) fill_for_call(u, stmt, first);
+    uint32_t g = new_group(u, kind_of(u, s));
     PUSH(u->m->arena, u->group.at[g].member, (Member){.stmt = stmt});
     return;
   }

@@ -260,7 +260,7 @@ static bool same_buffer(const Fuse *u, Id value, Id buffer) {
 }
 
 static bool writes(const Fuse *u, const Stmt *s, Id buffer) {
-  if (s->kind == ST_COMP) return same_buffer(u, s->lhs, buffer);
+  if (!s->call) return same_buffer(u, s->lhs, buffer);
   const Fn *callee = &u->m->fn.at[s->call->fn];
   for (uint32_t i = 0; i < s->call->nresult; i++)
     if (same_buffer(u, s->call->result[i].value, buffer)) return true;
@@ -277,18 +277,23 @@ static bool reads(const Fuse *u, const Stmt *s, Id buffer) {
     each_read(u, s, find_use, &x);
     return x.found;
   }
+  if (!s->call) return same_buffer(u, s->from, buffer);
   for (uint32_t i = 0; i < s->call->narg; i++)
     if (same_buffer(u, s->call->arg[i].value, buffer)) return true;
   return false;
 }
 
+// The values that a statement may write, by number.
+static uint32_t nwritten(const Stmt *s) { return s->call ? s->call->nresult + s->call->narg : 1; }
+static Id written(const Stmt *s, uint32_t i) {
+  if (!s->call) return s->lhs;
+  return i < s->call->nresult ? s->call->result[i].value : s->call->arg[i - s->call->nresult].value;
+}
+
 // t, the earlier one, touches a buffer that s writes, or that s takes over.
 static bool touches_written(const Fuse *u, const Stmt *t, const Stmt *s) {
-  uint32_t n = s->kind == ST_COMP ? 1 : s->call->nresult + s->call->narg;
-  for (uint32_t i = 0; i < n; i++) {
-    Id v = s->kind == ST_COMP     ? s->lhs
-           : i < s->call->nresult ? s->call->result[i].value
-                                  : s->call->arg[i - s->call->nresult].value;
+  for (uint32_t i = 0; i < nwritten(s); i++) {
+    Id v = written(s, i);
     if (v == NONE) continue;
     Id b = u->fp->layout[v].buffer;
     if (writes(u, s, b) && (writes(u, t, b) || reads(u, t, b))) return true;
@@ -299,11 +304,8 @@ static bool touches_written(const Fuse *u, const Stmt *t, const Stmt *s) {
 
 bool fuse_depends(const Fuse *u, const Stmt *t, const Stmt *s) {
   if (touches_written(u, t, s)) return true;
-  uint32_t n = t->kind == ST_COMP ? 1 : t->call->nresult + t->call->narg;
-  for (uint32_t i = 0; i < n; i++) {
-    Id v = t->kind == ST_COMP     ? t->lhs
-           : i < t->call->nresult ? t->call->result[i].value
-                                  : t->call->arg[i - t->call->nresult].value;
+  for (uint32_t i = 0; i < nwritten(t); i++) {
+    Id v = written(t, i);
     if (v == NONE) continue;
     Id b = u->fp->layout[v].buffer;
     if (writes(u, t, b) && reads(u, s, b)) return true;

@@ -73,11 +73,12 @@ static bool row_major(const Value *v, const Layout *l) {
   return l->offset == 0;
 }
 
-// Functions get whole, contiguous buffers; intrinsics take strides.
+// Functions and collectives get whole, contiguous buffers; intrinsics take strides.
 static bool is_actual(const Fuse *u, Id value) {
   for (uint32_t i = 0; i < u->f->stmt.n; i++) {
     const Stmt *s = &u->f->stmt.at[i];
-    if (s->kind == ST_COMP) continue;
+    if (s->kind == ST_COLL && (s->lhs == value || s->from == value)) return true;
+    if (!s->call) continue;
     if (match_intrinsic(u->m, u->f, s, NULL)) continue;
     for (uint32_t a = 0; a < s->call->narg; a++)
       if (s->call->arg[a].value == value) return true;

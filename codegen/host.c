@@ -27,7 +27,7 @@ static void name_file_scope(Host *h) {
   for (uint32_t i = 0; i < h->order.n; i++) {
     const FnPlan *fp = &h->p->fn[h->order.at[i]];
     for (uint32_t j = 0; j < fp->kernel.n; j++) {
-      if (fp->kernel.at[j].kind == K_CALL) continue;
+      if (!kernel_is_named(&fp->kernel.at[j])) continue;
       names_take(&h->file, fp->kernel.at[j].name);
     }
   }
@@ -65,7 +65,8 @@ void host_c(const Plan *p, Str arch, Str build_hash, Buf *out) {
       ", %s, as dtc compiled it: one C function for each function of the program, its kernels\n"
       "// (in kernels.o) above it.\n",
       p->m->compute == DT_F64 ? "fp64" : "fp32");
-  buf_printf(out, "#include \"runtime/launch.h\"\n#include \"runtime/program.h\"\n\n");
+  buf_printf(out, "%s#include \"runtime/launch.h\"\n#include \"runtime/program.h\"\n\n",
+             p->m->spmd ? "#include \"runtime/comm.h\"\n" : "");
   host_listing(&h);
   print_functions(&h);
   host_tables(&h, cpu_level_of(arch), build_hash);
@@ -102,7 +103,8 @@ static void print_shim(Host *h, Id fn) {
 void host_c_test(const Plan *p, Buf *out) {
   Host h;
   start(&h, p, true, out);
-  buf_printf(out, "#include \"runtime/launch.h\"\n\n");
+  buf_printf(out, "%s#include \"runtime/launch.h\"\n\n",
+             p->m->spmd ? "#include \"runtime/comm.h\"\n" : "");
   print_functions(&h);
   for (uint32_t i = 0; i < h.order.n; i++) print_shim(&h, h.order.at[i]);
 }

@@ -44,6 +44,7 @@ typedef struct HostFn {
   // Of an entry: for each value, 1 + the number of the parameter that it is and that lies layer by
   // layer (grads: whose gradient it is), or 0. Only layers of it have a pointer.
   uint32_t *params, *grads;
+  Str *ticket; // for each kernel of kind K_WAIT: the variable that holds its collective's ticket
   bool frame_used, key_used, beta_used;
   Buf body;
 } HostFn;
@@ -73,9 +74,16 @@ bool host_kernel_stores(const Host *h, Id fn,
                         uint32_t kernel); // this product is the first to write such an argument
 
 // host_fn.c: a function
+Str host_pointer(HostFn *x, Id value); // to the value's first element
 void host_fn(Host *h, Id fn);
 bool call_passes_result(const Plan *p, const Call *c,
                         uint32_t result); // the callee has a parameter for it
+
+// host_coll.c: collectives
+Str host_axis(const Module *m, uint32_t axis); // "DT_AXIS_TP"
+Str host_rank_arg(const Module *m, const Value *v); // where a rank's number is; NULL: v is none
+void host_post(HostFn *x, uint32_t kernel, Str to, Str from);
+void host_wait(HostFn *x, uint32_t kernel);
 
 // host_entry.c: where an entry's arguments and results lie in a DtCall
 Entry host_entry_of(const Host *h, Id fn);
@@ -102,5 +110,7 @@ void host_tables(Host *h, int cpu_level, Str build_hash);
 void host_attention_shape(Host *h, Id fn, const Kernel *k);
 uint32_t host_attention_args(const Host *h, Id fn, const Kernel *k,
                              Id *arg); // values in the call's order
+// The position of the first query, where a rank has some of them; NULL: 0.
+Str host_attention_first(HostFn *x, const Kernel *k);
 
 #endif

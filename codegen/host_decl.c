@@ -64,7 +64,7 @@ void host_kernels(Host *h, Id fn) {
   const Fn *f = &h->m->fn.at[fn];
   for (uint32_t i = 0; i < h->p->fn[fn].kernel.n; i++) {
     const Kernel *k = &h->p->fn[fn].kernel.at[i];
-    if (k->kind == K_CALL) continue;
+    if (!kernel_is_named(k)) continue;
     print_facts(h, f, k);
     print_stmts(h, f, k);
     if (k->kind == K_LOOPS) buf_printf(h->out, "DT_KERNEL(%s);\n", k->name);

@@ -23,7 +23,7 @@ static Str plus(Str p, int64_t offset) {
 }
 
 // The pointer to a value's first element. What is handed to a function or copied must have no gaps.
-static Str value_pointer(HostFn *x, Id value) {
+Str host_pointer(HostFn *x, Id value) {
   const Layout *l = &x->fp->layout[value];
   if (!layout_is_dense(&x->f->value.at[value], l))
     BUG("%s: %s is passed on, but is a view with gaps", x->f->name, x->f->value.at[value].name);
@@ -41,7 +41,7 @@ static int64_t bytes_of(const Value *v) { return value_count(v) * dtype_size(v->
 static Str slice_pointer(HostFn *x, Id value, Str iter) {
   const Value *v = &x->f->value.at[value];
   int64_t slice = value_count(v) / v->extent[0];
-  Str p = value_pointer(x, value);
+  Str p = host_pointer(x, value);
   return slice == 1 ? str_printf("%s + %s", p, iter)
                     : str_printf("%s + %s * %lld", p, iter, (long long)slice);
 }
@@ -85,16 +85,19 @@ static void print_attention(HostFn *x, uint32_t kernel) {
   const Kernel *k = &x->fp->kernel.at[kernel];
   Id value[16];
   uint32_t n = host_attention_args(x->h, x->id, k, value);
-  Str arg[17] = {k->name};
+  Str first = host_attention_first(x, k), arg[18] = {k->name, first};
+  uint32_t at = first ? 2 : 1;
   for (uint32_t i = 0; i < n; i++) {
     if (value[i] == NONE) { // dropped, but the implementation writes it
-      arg[i + 1] = str_printf("(void *)(%s)", frame_at(x, x->fp->callee_frame[kernel]));
+      arg[i + at] = str_printf("(void *)(%s)", frame_at(x, x->fp->callee_frame[kernel]));
       continue;
     }
     const Layout *l = &x->fp->layout[value[i]];
-    arg[i + 1] = plus(pointer(x, l->buffer), l->offset);
+    arg[i + at] = plus(pointer(x, l->buffer), l->offset);
   }
-  put_call(&x->body, 2, n > 5 ? "dt_attend_bwd" : "dt_attend", arg, n + 1, ";\n");
+  const char *name = n > 5 ? (first ? "dt_attend_bwd_at" : "dt_attend_bwd")
+                           : (first ? "dt_attend_at" : "dt_attend");
+  put_call(&x->body, 2, name, arg, n + at, ";\n");
 }
 
 // A call being printed: where its arguments and results lie.
@@ -126,7 +129,7 @@ static void actual_pointers(CallPrint *q) {
     const Actual *a = &q->c->arg[i];
     uint32_t stack = carry_stack(x->h->p, q->c, i);
     switch (a->mode) {
-    case ACT_WHOLE: q->arg[i] = value_pointer(x, a->value); break;
+    case ACT_WHOLE: q->arg[i] = host_pointer(x, a->value); break;
     case ACT_SLICE:
       q->arg[i] = host_layer_slice(x, &q->layer, a->value);
       if (!q->arg[i]) q->arg[i] = slice_pointer(x, a->value, q->iter);
@@ -136,7 +139,7 @@ static void actual_pointers(CallPrint *q) {
       if (stack != NONE)
         q->arg[i] = slice_pointer(x, q->c->result[stack].value, q->iter);
       else
-        q->arg[i] = q->c->count > 1 ? q->turn[i] : value_pointer(x, a->value);
+        q->arg[i] = q->c->count > 1 ? q->turn[i] : host_pointer(x, a->value);
       break;
     }
   }
@@ -150,7 +153,7 @@ static Str last_iteration(const CallPrint *q) {
 // Where a carried result goes: the last one to the value that the repeat defines.
 static Str carried_pointer(CallPrint *q, uint32_t result) {
   HostFn *x = q->x;
-  Str final = value_pointer(x, q->c->result[result].value);
+  Str final = host_pointer(x, q->c->result[result].value);
   uint32_t stack = carry_stack(x->h->p, q->c, carry_arg(q->c, result));
   if (q->c->count == 1) return final;
   if (stack != NONE) {
@@ -168,7 +171,7 @@ static void result_pointers(CallPrint *q) {
   for (uint32_t i = 0; i < q->c->nresult; i++) {
     const Result *r = &q->c->result[i];
     switch (r->mode) {
-    case RES_WHOLE: q->result[i] = value_pointer(x, r->value); break;
+    case RES_WHOLE: q->result[i] = host_pointer(x, r->value); break;
     case RES_SLICE: q->result[i] = slice_pointer(x, r->value, q->iter); break;
     case RES_CARRY: q->result[i] = carried_pointer(q, i); break;
     case RES_DROP: q->result[i] = scratch_pointer(q, i); break;
@@ -222,14 +225,14 @@ static void start_carries(CallPrint *q) {
     uint32_t stack = carry_stack(x->h->p, q->c, i);
     if (stack != NONE) {
       int64_t first = q->c->reverse ? q->c->count - 1 : 0;
-      Str slot = plus(value_pointer(x, q->c->result[stack].value), first * value_count(v));
-      put_copy(x, 2, slot, value_pointer(x, a->value), bytes_of(v));
+      Str slot = plus(host_pointer(x, q->c->result[stack].value), first * value_count(v));
+      put_copy(x, 2, slot, host_pointer(x, a->value), bytes_of(v));
     } else if (q->c->count > 1) {
       const Fn *callee = callee_of(x, q->c);
       Str name = callee->value.at[callee->arg.at[i]].name;
       q->turn[i] = names_new(&x->names, str_printf("%s_in", name));
       buf_printf(&x->body, "  const %s *%s = %s;\n", c_type(v->type), q->turn[i],
-                 value_pointer(x, a->value));
+                 host_pointer(x, a->value));
     }
   }
 }
@@ -304,6 +307,11 @@ static void print_call(HostFn *x, uint32_t kernel) {
   print_one_call(&q);
 }
 
+static void print_coll(HostFn *x, uint32_t kernel) {
+  const Stmt *s = &x->f->stmt.at[x->fp->kernel.at[kernel].stmt.at[0]];
+  host_post(x, kernel, host_pointer(x, s->lhs), host_pointer(x, s->from));
+}
+
 // The line of the user's file that a kernel comes from, where it differs from the one before.
 static void print_place(HostFn *x, Id loc, Str *last) {
   const Sources *s = x->h->m->src;
@@ -338,6 +346,8 @@ static void print_body(HostFn *x) {
     case K_GEMM: print_gemm(x, i); break;
     case K_INTRINSIC: print_attention(x, i); break;
     case K_CALL: print_call(x, i); break;
+    case K_COLL: print_coll(x, i); break;
+    case K_WAIT: host_wait(x, i); break;
     }
   }
 }
@@ -462,7 +472,7 @@ static void copy_entry_results(HostFn *x) {
     ResultPlace r = result_place(x->h->p, x->id, i);
     if (r.kind != RESULT_ARG && r.kind != RESULT_SAME) continue;
     Id v = x->f->result.at[i];
-    put_copy(x, 2, host_entry_result(x->h, x->entry, i), value_pointer(x, v),
+    put_copy(x, 2, host_entry_result(x->h, x->entry, i), host_pointer(x, v),
              bytes_of(&x->f->value.at[v]));
   }
 }
@@ -475,6 +485,7 @@ void host_fn(Host *h, Id fn) {
   x.storage = NEWN(h->a, Id, n);
   x.name = NEWN(h->a, Str, n);
   x.used = NEWN(h->a, bool, n);
+  x.ticket = NEWN(h->a, Str, x.fp->kernel.n + 1);
   name_storage(&x);
   host_find_layered(&x);
   zero_gradients(&x);

@@ -75,6 +75,31 @@ void host_listing(Host *h) {
   buf_printf(h->out, ";\n\n");
 }
 
+// Which axes split the parameter.
+static void print_shards(Host *h, const Param *p) {
+  bool any = false;
+  for (uint32_t a = 0; a < h->m->axis.n; a++) {
+    const Shard *s = &p->shard[a];
+    if (s->kind != SHARD_SPLIT) continue;
+    buf_printf(h->out, "%s[%s] = {%u, %lld}", any ? ", " : ",\n     .shard = {", host_axis(h->m, a),
+               s->dim - p->nstack, (long long)s->block);
+    any = true;
+  }
+  if (any) buf_printf(h->out, "}");
+}
+
+// The axes over which the runtime is to sum the parameter's gradient.
+static void print_partial(Host *h, const Param *p) {
+  const Fn *f = &h->m->fn.at[h->m->entry[ENTRY_STEP]];
+  Id grad = value_find(f, str_printf("grad.%s", p->name));
+  bool any = false;
+  for (uint32_t a = 0; grad != NONE && a < h->m->axis.n; a++) {
+    if (f->value.at[grad].shard[a].kind != SHARD_PARTIAL) continue;
+    buf_printf(h->out, "%s1u << %s", any ? " | " : ", .partial = ", host_axis(h->m, a));
+    any = true;
+  }
+}
+
 static void print_param(Host *h, uint32_t i) {
   Buf *b = h->out;
   const Param *p = &h->m->param.at[i];
@@ -94,6 +119,8 @@ static void print_param(Host *h, uint32_t i) {
   buf_printf(b, ", .decay = %s", p->decay ? "true" : "false");
   if (stacked) buf_printf(b, ", .stack = %u", q->stack + 1);
   if (q->count != n) buf_printf(b, ", .local = %lld", (long long)q->count);
+  print_shards(h, p);
+  print_partial(h, p);
   buf_printf(b, "},\n");
 }
 
@@ -109,6 +136,12 @@ static void print_stacks(Host *h) {
                (long long)t->offset, (long long)t->stride);
   }
   buf_printf(b, "};\n\n");
+}
+
+// The degrees of the mesh axes that the program is cut over.
+static void print_axes(Host *h) {
+  for (uint32_t a = 0; a < h->m->axis.n; a++)
+    buf_printf(h->out, "    .%s = %lld,\n", h->m->axis.at[a].name, (long long)h->m->axis.at[a].size);
 }
 
 static void print_params(Host *h) {
@@ -188,7 +221,7 @@ static uint32_t print_kernels(Host *h) {
     const FnPlan *fp = &h->p->fn[h->order.at[i]];
     for (uint32_t j = 0; j < fp->kernel.n; j++) {
       const Kernel *k = &fp->kernel.at[j];
-      if (k->kind == K_CALL) continue;
+      if (!kernel_is_named(k)) continue;
       Buf place = {0};
       if (k->stmt.n)
         put_source(h->m, h->m->fn.at[fp->fn].stmt.at[k->stmt.at[0]].loc, false, &place);
@@ -294,6 +327,7 @@ void host_tables(Host *h, int cpu_level, Str build_hash) {
   print_train(h);
   buf_printf(b, "    .param_count = %lld, .frame_bytes = %lld, .stores_grad = true,\n",
              (long long)h->params->count, (long long)frame_bytes(h));
+  print_axes(h);
   print_zero(h);
   if (h->m->entry[ENTRY_UPDATE] != NONE)
     buf_printf(b, "    .update_piece = %d,\n", UPDATE_PIECE);

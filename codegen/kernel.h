@@ -18,7 +18,9 @@ typedef enum KernelKind {
   K_LOOPS, // fused comprehensions, printed as loops
   K_GEMM, // one matrix product, handed to the library
   K_INTRINSIC, // a call of an intrinsic with a hand-written implementation
-  K_CALL // a call or repeat of a function with its own kernels
+  K_CALL, // a call or repeat of a function with its own kernels
+  K_COLL, // posts a collective
+  K_WAIT // waits for one: its result may be read, its operand be overwritten
 } KernelKind;
 
 // C = beta * C + A * B in strides, outer batch loops included: DtGemm of runtime/cpu/gemm.h
@@ -54,7 +56,13 @@ typedef struct Kernel {
   struct Loops *loops; // codegen/loops.h
   Id fill;
   VEC(InPlace) inplace;
+  uint32_t wait; // K_COLL: position of its K_WAIT among the function's kernels; both have its statement
 } Kernel;
+
+// Whether emitted code has something by the kernel's name.
+static inline bool kernel_is_named(const Kernel *k) {
+  return k->kind == K_LOOPS || k->kind == K_GEMM || k->kind == K_INTRINSIC;
+}
 
 typedef struct FnPlan {
   Id fn;

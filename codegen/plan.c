@@ -120,6 +120,11 @@ void kernel_touch(const Plan *p, Id fn, const Kernel *k, TouchVisit *visit, void
     visit(layout[k->gemm.b].buffer, false, ctx);
     visit(layout[k->gemm.c].buffer, true, ctx);
     return;
+  case K_COLL:
+  case K_WAIT:
+    visit(layout[p->m->fn.at[fn].stmt.at[k->stmt.at[0]].from].buffer, false, ctx);
+    visit(layout[p->m->fn.at[fn].stmt.at[k->stmt.at[0]].lhs].buffer, true, ctx);
+    return;
   case K_INTRINSIC:
   case K_CALL: touch_call(layout, p->m->fn.at[fn].stmt.at[k->stmt.at[0]].call, visit, ctx); return;
   }
@@ -228,7 +233,8 @@ static void share_in_place(Frame *r) {
       if (!is_local(r, out) || !is_local(r, in)) continue;
       Id host = host_of(r, in);
       if (taken[host] == i + 1 || host_of(r, out) != out) continue;
-      if (r->life[out].first != i || r->life[host].last != i) continue;
+      if (r->life[out].first != i || r->life[host].last != (k->kind == K_COLL ? k->wait : i))
+        continue;
       if (value_bytes(&r->f->value.at[out]) != value_bytes(&r->f->value.at[in])) continue;
       r->host[out] = host;
       r->life[host].last = r->life[out].last;

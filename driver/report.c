@@ -12,6 +12,7 @@ static void add_fn(Report *r, const Plan *p, Id f, double times) {
       add_fn(r, p, c->fn, times * (double)c->count);
       continue;
     }
+    if (!kernel_is_named(k)) continue;
     *(k->kind == K_LOOPS ? &r->other_flops : &r->matrix_flops) += times * k->flops;
     r->kernels += (uint32_t)times;
   }

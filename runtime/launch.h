@@ -52,4 +52,14 @@ void dt_layer_reduce(const struct DtCall *call, int stack, int64_t layer);
   DT_TRACED(shape, _Generic((dq), float *: dt_attention_bwd_f32, double *: dt_attention_bwd_f64)(  \
                        &shape, q, k, v, o, lse, dout, dq, dk, dv))
 
+// The same where the first query's position is `first`, not 0.
+#define dt_attend_at(shape, first, q, k, v, o, lse)                                                \
+  DT_TRACED(shape, DtAttention here = shape; here.offset = first;                                  \
+            _Generic((o), float *: dt_attention_fwd_f32, double *: dt_attention_fwd_f64)(          \
+                &here, q, k, v, o, lse))
+#define dt_attend_bwd_at(shape, first, q, k, v, o, lse, dout, dq, dk, dv)                          \
+  DT_TRACED(shape, DtAttention here = shape; here.offset = first;                                  \
+            _Generic((dq), float *: dt_attention_bwd_f32, double *: dt_attention_bwd_f64)(         \
+                &here, q, k, v, o, lse, dout, dq, dk, dv))
+
 #endif

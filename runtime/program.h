@@ -39,6 +39,7 @@ typedef struct DtParam {
   int stack; // 1 + number in DtProgram.stack: `offset` is that of layer 0; or 0: all layers lie together
   DtShard shard[DT_STATIC_AXES]; // along tp and cp
   int64_t local; // elements on one rank, all layers; 0: count
+  unsigned partial; // 1 << axis: after the step a rank's gradient is its part of a sum over that axis
 } DtParam;
 
 // A stack of equal layers that the program runs one by one: each layer's parameters lie together, so
