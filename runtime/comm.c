@@ -19,7 +19,7 @@ static struct {
   const DtTransport *transport; // NULL: this is the only rank
   pthread_t thread;
   DtOp op[RING]; // operation i, from 1, is at i % RING
-  DtCounter posted, done;
+  DtCounter opened, posted, done;
   _Atomic(const DtOp *) current;
   atomic_bool leaving;
   int delay_ms;
@@ -89,8 +89,12 @@ static void carry_out(const DtOp *op) {
                   op->count * (int64_t)dt_op_size(op->type), begin);
 }
 
-static void *work(void *unused) {
+static void *work(void *error) {
   uint64_t done = 0;
+  if (comm.transport->open) comm.transport->open(error);
+  bool failed = ((DtError *)error)->status != 0;
+  dt_counter_set(&comm.opened, 1); // *error is the starting thread's again
+  if (failed) return NULL;
   while (!dt_comm_leaving()) {
     uint64_t posted = dt_counter_get(&comm.posted);
     for (int i = 0; posted == done && i < LOOKS; i++) {
@@ -106,7 +110,8 @@ static void *work(void *unused) {
     if (dt_comm_leaving()) break;
     dt_counter_set(&comm.done, ++done);
   }
-  return unused;
+  if (comm.transport->finish) comm.transport->finish();
+  return NULL;
 }
 
 int dt_comm_run(const DtTransport *t, double timeout, DtError *e) {
@@ -119,9 +124,15 @@ int dt_comm_run(const DtTransport *t, double timeout, DtError *e) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  int failed = pthread_create(&comm.thread, NULL, work, NULL);
+  int failed = pthread_create(&comm.thread, NULL, work, e);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
-  if (!failed) return 0;
+  if (!failed) {
+    while (!dt_counter_get(&comm.opened)) dt_counter_sleep(&comm.opened, 0, DT_LOOK_MS);
+    if (!e->status) return 0;
+    pthread_join(comm.thread, NULL);
+    comm.transport = NULL;
+    return e->status;
+  }
   comm.transport = NULL;
   return dt_fail(e, DT_EXIT_OS, "cannot start the communication thread: %s", strerror(failed));
 }
@@ -131,7 +142,7 @@ void dt_comm_stop(void) {
   atomic_store(&comm.leaving, true);
   dt_counter_wake(&comm.posted);
   pthread_join(comm.thread, NULL);
-  comm.transport->close();
+  if (comm.transport->close) comm.transport->close();
   comm.transport = NULL;
 }
 

@@ -1,4 +1,4 @@
-// The last words of a rank that cannot go on.
+// What an operation is, in words and as a number, and the last words of a rank that cannot go on.
 #define _GNU_SOURCE
 #include "runtime/comm_op.h"
 
@@ -47,6 +47,20 @@ void dt_op_text(char *text, size_t n, const DtOp *op) {
   add(&t, ")");
   if (op->step > 0) add(&t, ", step %lld", (long long)op->step);
   if (op->note.source) add(&t, ", %s", op->note.source);
+}
+
+static uint64_t mix(uint64_t h, uint64_t v) { return (h ^ v) * 0x9e3779b97f4a7c15u ^ h >> 29; }
+
+uint64_t dt_op_hash(const DtOp *op) {
+  bool pair = op->kind == DT_OP_SEND || op->kind == DT_OP_RECV;
+  uint64_t h = mix(1, pair ? DT_OP_SEND : op->kind);
+  h = mix(h, op->type);
+  h = mix(h, op->reduce);
+  h = mix(h, pair ? 0 : (uint64_t)op->peer);
+  h = mix(h, (uint64_t)op->count);
+  for (const char *s = op->note.what; s && *s; s++) h = mix(h, (unsigned char)*s);
+  h = mix(h, (uint64_t)op->note.layer);
+  return h;
 }
 
 void dt_comm_end(int status, const char *format, ...) {

@@ -34,11 +34,15 @@ typedef struct DtOp {
   DtNote note;
 } DtOp;
 
-// How ranks are connected. Called by the communication thread, close after it has ended.
+// How ranks are connected. Called by the communication thread, but for close. Any but run and look may
+// be NULL.
 typedef struct DtTransport {
-  void (*run)(const DtOp *op); // returns when the operation is complete here, or dt_comm_leaving()
+  int (*open)(DtError *e);     // before all else
+  void (*run)(const DtOp *op); // returns when the operation is complete here; ends the thread where
+                               // dt_comm_leaving() before that
   void (*look)(void);          // every DT_LOOK_MS or more often, when nothing runs: are peers well?
-  void (*close)(void);
+  void (*finish)(void);        // last, with no operation under way
+  void (*close)(void);         // after the thread has ended
 } DtTransport;
 
 enum { DT_LOOK_MS = 200 }; // how often peers are looked at, and the length of any sleep at most
@@ -72,5 +76,7 @@ _Noreturn void dt_comm_end(int status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 // "all_reduce of wte.weight (1024 bytes over dp: ranks 0 2), step 3, gpt2.dt:14"
 void dt_op_text(char *text, size_t n, const DtOp *op);
+// Members at different operations differ in this. Send and receive are one.
+uint64_t dt_op_hash(const DtOp *op);
 
 #endif

@@ -36,21 +36,6 @@ static struct {
   const void *source[DT_LOCAL_RANKS];
 } now;
 
-static uint64_t mix(uint64_t h, uint64_t v) { return (h ^ v) * 0x9e3779b97f4a7c15u ^ h >> 29; }
-
-// Two members at different operations differ in this. Send and receive are one.
-static uint64_t hash_of(const DtOp *op) {
-  bool pair = op->kind == DT_OP_SEND || op->kind == DT_OP_RECV;
-  uint64_t h = mix(1, pair ? DT_OP_SEND : op->kind);
-  h = mix(h, op->type);
-  h = mix(h, op->reduce);
-  h = mix(h, pair ? 0 : (uint64_t)op->peer);
-  h = mix(h, (uint64_t)op->count);
-  for (const char *s = op->note.what; s && *s; s++) h = mix(h, (unsigned char)*s);
-  h = mix(h, (uint64_t)op->note.layer);
-  return h >> 8;
-}
-
 static _Noreturn void mismatch(int rank) {
   const DtDoing *d = &dt_shm.rank[rank].doing;
   dt_comm_end(DT_EXIT_BUG,
@@ -106,7 +91,7 @@ static void begin(const DtOp *op) {
   now.mine = dt_shm_arrive(dt_shm.me, op->g->id);
   now.size = dt_op_size(op->type);
   now.base = rounds_done[op->g->id];
-  now.hash = hash_of(op);
+  now.hash = dt_op_hash(op) >> 8;
   now.first_slot = next_slot % DT_SLOTS;
   dt_shm_publish(op);
 }

@@ -3,6 +3,7 @@
 #include "runtime/world_start.h"
 
 #include "runtime/shm.h"
+#include "runtime/wire.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -11,20 +12,33 @@
 
 enum { EVERYBODY = (1 << DT_AXES) - 1 };
 
+static int connect(DtLaunch *l, int ranks, double timeout, const DtTransport **by, DtError *e) {
+  if (ranks > 0) {
+    dt_world_fork(l->size, &l->rank, e);
+    l->local_rank = l->rank;
+    return e->status;
+  }
+  const char *asked = getenv("DT_COMM");
+  bool mpi = asked && strcmp(asked, "mpi") == 0;
+  if (l->local_size == l->size && !mpi)
+    return dt_world_meet(l, 3 * (timeout > 0 ? timeout : 100), e);
+  if (strcmp(l->launcher, "torchrun") == 0)
+    return dt_fail(e, DT_EXIT_MISFIT,
+                   "RANK and WORLD_SIZE name %d ranks, not all on this machine: ranks on several "
+                   "machines are started by mpirun or srun", l->size);
+  *by = &dt_wire_transport;
+  return dt_wire_find(l->launcher, e);
+}
+
 int dt_comm_start(const DtProgram *p, int ranks, double timeout, DtError *e) {
   DtLaunch l = {.size = ranks, .local_size = ranks};
   if (ranks <= 0 && dt_launch_read(&l, e)) return e->status;
   if (dt_world_fits(p, l.size, e)) return e->status;
-  if (l.size > 1 && l.local_size != l.size)
-    return dt_fail(e, DT_EXIT_MISFIT, "%s started %d ranks, %d of them on this machine: ranks on "
-                   "several machines are not supported", l.launcher, l.size, l.local_size);
-  double rendezvous = 3 * (timeout > 0 ? timeout : 100);
-  if (l.size > 1 && (ranks > 0 ? dt_world_fork(l.size, &l.rank, e) : dt_world_meet(&l, rendezvous, e)))
-    return e->status;
-  if (ranks > 0) l.local_rank = l.rank;
+  const DtTransport *by = &dt_shm_transport;
+  if (l.size > 1 && connect(&l, ranks, timeout, &by, e)) return e->status;
   dt_world_set(p, l.rank, l.size, l.local_rank, l.local_size);
   if (l.size == 1) return 0;
-  if (dt_comm_run(&dt_shm_transport, timeout, e)) return e->status;
+  if (dt_comm_run(by, timeout, e)) return e->status;
   dt_barrier(dt_group(EVERYBODY)); // everybody is there
   return 0;
 }

@@ -4,6 +4,7 @@
 #include "support/check.h"
 #include "support/worlds.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -272,7 +273,42 @@ static int agreeing(void *differs) {
   return status != DT_EXIT_DISAGREE || !strstr(e.text, "rank 0 has \"seed: 1\", rank 2 has \"seed: 2\"");
 }
 
+// One rank that a launcher has started, on a mesh of TP CP PP.
+static int launched(char **argv) {
+  DtProgram p = {.tp = atoi(argv[2]), .cp = atoi(argv[3]), .pp = atoi(argv[4])};
+  DtError e = {0};
+  if (dt_comm_start(&p, 0, 60, &e)) {
+    fprintf(stderr, "%s\n", e.text);
+    return e.status;
+  }
+  int status = all_checks("large") || many_at_once(NULL);
+  dt_comm_stop();
+  if (!status) printf("rank %d of %d is content\n", dt_world.rank, dt_world.size);
+  return status;
+}
+
+// Rank argv[2] is killed, and the others wait for it.
+static int killed(char **argv) {
+  static const DtProgram p;
+  DtError e = {0};
+  if (dt_comm_start(&p, 0, 1, &e)) {
+    fprintf(stderr, "%s\n", e.text);
+    return e.status;
+  }
+  for (int step = 1; step <= 3; step++) {
+    dt_comm_step(step);
+    dt_barrier(dt_group(15));
+    if (dt_world.rank == atoi(argv[2])) raise(SIGKILL);
+  }
+  dt_comm_stop();
+  return 0;
+}
+
+// comm_collectives [MOST]: worlds of up to so many ranks. comm_collectives launched TP CP PP and
+// killed RANK: what mpirun is to start.
 int main(int argc, char **argv) {
+  if (argc == 5) return launched(argv);
+  if (argc == 3) return killed(argv);
   int most = argc > 1 ? atoi(argv[1]) : 8; // ranks of a world
   static const int world[][4] = {{1, 1, 1, 1}, {2, 1, 1, 1}, {2, 2, 1, 1}, {3, 1, 1, 3},
                                  {4, 2, 1, 1}, {4, 1, 2, 2}, {6, 3, 1, 2}, {6, 1, 1, 1},

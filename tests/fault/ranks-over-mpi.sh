@@ -1,0 +1,17 @@
+# Ranks of two MPIs exchange the same as over shared memory; one that is lost ends all. Each rank takes its own
+# machine to be another's (DT_COMM=mpi), as on several.
+. "$(dirname "$0")/../support/lib.sh"
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl=self,vader
+found=0
+for mpi in openmpi mpich; do
+  command -v mpirun.$mpi >/dev/null && [ -e "$BUILD/lib/dtc/dtc-$mpi.so" ] || continue
+  found=1
+  # Without the variable: the same launcher, over shared memory.
+  for way in mpi memory; do
+    DT_COMM=$way timeout 200 mpirun.$mpi -n 4 "$BUILD/tests/rt_comm_collectives" launched 2 1 1 >out.txt 2>&1 ||
+      { tail -n 20 out.txt; fail "$mpi over $way"; }
+    [ "$(grep -c 'of 4 is content' out.txt)" -eq 4 ] || { cat out.txt; fail "not 4 ranks over $way"; }
+  done
+done
+[ $found -eq 1 ] || { echo "no MPI here"; exit 77; }
