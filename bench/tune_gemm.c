@@ -38,11 +38,12 @@ static double time_shape(const Variant *v, const GemmShape *s, GemmCut cut, bool
   void *a = operand(s->m * s->k, f64), *b = operand(s->k * s->n, f64),
        *c = operand(s->m * s->n, f64);
   void *buffer = dt_scratch((size_t)(cut.kc * (cut.mc + cut.nc)) * 8);
+  GemmNext none = {0};
   double best = 1e9;
   for (int i = 0; i < 3; i++) {
     double t = now();
-    if (f64) v->tile64(&g, &cut, s->m, s->n, a, b, c, 1, buffer);
-    else v->tile32(&g, &cut, s->m, s->n, a, b, c, 1, buffer);
+    if (f64) v->tile64(&g, &cut, s->m, s->n, a, b, c, 1, buffer, &none);
+    else v->tile32(&g, &cut, s->m, s->n, a, b, c, 1, buffer, &none);
     if ((t = now() - t) < best) best = t;
   }
   free(a), free(b), free(c);

@@ -13,6 +13,12 @@ typedef struct {
   int64_t kc, mc, nc;
 } GemmCut;
 
+// The tile that comes next on this thread, most likely: its operands; m = 0: none.
+typedef struct {
+  const void *a, *b;
+  int64_t m, n;
+} GemmNext;
+
 #define DT_F64 0
 #define DT_LEVEL 1
 #include "runtime/cpu/vector.h"
@@ -51,9 +57,9 @@ typedef struct {
 #endif
 
 typedef void TileF32(const DtGemm *, const GemmCut *, int64_t m, int64_t n, const float *,
-                     const float *, float *, float, float *);
+                     const float *, float *, float, float *, const GemmNext *);
 typedef void TileF64(const DtGemm *, const GemmCut *, int64_t m, int64_t n, const double *,
-                     const double *, double *, double, double *);
+                     const double *, double *, double, double *, const GemmNext *);
 
 // What a level offers: micro-kernel tiles (mr x nr), blocks and the function, for each type.
 typedef struct {
@@ -126,33 +132,54 @@ static void clear_tile(const Job *j, int64_t at, int64_t m, int64_t n) {
     }
 }
 
-static void run_task(const Job *j, int64_t task) {
+// Where a task's tile of C and its operands start, for the first of the products that add up.
+typedef struct {
+  int64_t m, n, a, b, c;
+} Task;
+
+static Task task_at(const Job *j, int64_t task) {
   const DtGemm *g = j->g;
   int64_t col = task % j->tiles_n * j->nt, row = task / j->tiles_n % j->tiles_m * j->mt;
-  int64_t m = min(j->mt, g->m - row), n = min(j->nt, g->n - col);
-  int64_t a = row * g->a_row, b = col * g->b_col, c = row * g->c_row + col, apart, together;
-  batch_offset(g, true, task / j->tiles_n / j->tiles_m, &a, &b, &c);
+  Task t = {.m = min(j->mt, g->m - row), .n = min(j->nt, g->n - col)};
+  t.a = row * g->a_row, t.b = col * g->b_col, t.c = row * g->c_row + col;
+  batch_offset(g, true, task / j->tiles_n / j->tiles_m, &t.a, &t.b, &t.c);
+  return t;
+}
+
+static const void *element(const Job *j, const void *p, int64_t at) {
+  return (const char *)p + at * (int64_t)(j->f64 ? sizeof(double) : sizeof(float));
+}
+
+static void run_task(const Job *j, int64_t task) {
+  const DtGemm *g = j->g;
+  int64_t apart, together;
+  Task t = task_at(j, task);
   count_products(g, &apart, &together);
   if (g->k <= 0 || together <= 0) {
-    clear_tile(j, c, m, n);
+    clear_tile(j, t.c, t.m, t.n);
     return;
+  }
+  GemmNext next = {0};
+  if (task + 1 < apart * j->tiles_m * j->tiles_n) {
+    Task n = task_at(j, task + 1);
+    next = (GemmNext){element(j, j->a, n.a), element(j, j->b, n.b), n.m, n.n};
   }
   size_t need = (size_t)(j->cut.kc * (j->cut.mc + j->cut.nc));
   void *buffer = NULL;
   if (!j->library) buffer = dt_scratch(need * (j->f64 ? sizeof(double) : sizeof(float)));
   for (int64_t i = 0; i < together; i++) {
-    int64_t ai = a, bi = b, ci = c;
+    int64_t a = t.a, b = t.b, c = t.c;
     double beta = i == 0 ? j->beta : 1;
-    batch_offset(g, false, i, &ai, &bi, &ci);
+    batch_offset(g, false, i, &a, &b, &c);
     if (j->library)
-      j->library->tile(g, m, n, (const float *)j->a + ai, (const float *)j->b + bi,
-                       (float *)j->c + ci, (float)beta);
+      j->library->tile(g, t.m, t.n, (const float *)j->a + a, (const float *)j->b + b,
+                       (float *)j->c + c, (float)beta);
     else if (j->f64)
-      j->v->tile64(g, &j->cut, m, n, (const double *)j->a + ai, (const double *)j->b + bi,
-                   (double *)j->c + ci, beta, buffer);
+      j->v->tile64(g, &j->cut, t.m, t.n, (const double *)j->a + a, (const double *)j->b + b,
+                   (double *)j->c + c, beta, buffer, &next);
     else
-      j->v->tile32(g, &j->cut, m, n, (const float *)j->a + ai, (const float *)j->b + bi,
-                   (float *)j->c + ci, (float)beta, buffer);
+      j->v->tile32(g, &j->cut, t.m, t.n, (const float *)j->a + a, (const float *)j->b + b,
+                   (float *)j->c + c, (float)beta, buffer, &next);
   }
 }
 
