@@ -81,7 +81,7 @@ static DtGemmUse use_now(void) {
 // The first line of the table that fits; the last one fits all.
 static const GemmRule *rule_for(const DtGemm *g) {
   int kind = (g->a_col == 1 ? 0 : GEMM_TN) | (g->b_col == 1 ? 0 : GEMM_NT);
-  const GemmRule *r = gemm_f32_rule;
+  const GemmRule *r = dt_cpu_amd() ? gemm_f32_rule_amd : gemm_f32_rule;
   while (!(r->kinds >> kind & 1) || g->m < r->m || g->n < r->n || g->k < r->k) r++;
   return r;
 }

@@ -28,14 +28,25 @@ typedef struct {
   int64_t tile_m, tile_n; // oneDNN's tiles, at most
 } GemmRule;
 
-// Measured by bench/gemm.c on AVX-512 (doc/measurements.md). A B of contiguous columns costs oneDNN
-// more to pack than it gains, and so does an A of long
+// Measured by bench/gemm.c on AVX-512 (doc/measurements.md), on an Intel processor of family 6, model
+// 207: a B of contiguous columns costs oneDNN more to pack than it gains, and so does an A of long
 // contiguous columns or a deep one.
 static const GemmRule gemm_f32_rule[] = {
     {1 << GEMM_NT | 1 << GEMM_TT, 0, 0, 0, false, 512, 768},
     {1 << GEMM_TN, 2048, 0, 512, false, 512, 768},
     {1 << GEMM_TN, 16384, 0, 0, false, 512, 768},
     {1 << GEMM_TN, 0, 0, 2048, false, 512, 768},
+    {GEMM_ANY, 192, 192, 192, true, 512, 768},
+    {GEMM_ANY, 0, 0, 0, false, 512, 768},
+};
+
+// On an AMD processor of family 26 oneDNN wins only where both operands' rows are contiguous, and
+// there where A has few rows or long ones, and B few columns.
+static const GemmRule gemm_f32_rule_amd[] = {
+    {1 << GEMM_NT | 1 << GEMM_TT | 1 << GEMM_TN, 0, 0, 0, false, 512, 768},
+    {GEMM_ANY, 192, 192, 16384, true, 512, 768},
+    {GEMM_ANY, 512, 0, 0, false, 512, 768},
+    {GEMM_ANY, 0, 3072, 0, false, 512, 768},
     {GEMM_ANY, 192, 192, 192, true, 512, 768},
     {GEMM_ANY, 0, 0, 0, false, 512, 768},
 };

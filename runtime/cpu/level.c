@@ -47,3 +47,12 @@ int dt_cpu_level_now(void) {
 bool dt_cpu_level_fixed(void) {
   return atomic_load_explicit(&fixed, memory_order_relaxed);
 }
+
+bool dt_cpu_amd(void) {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  return __builtin_cpu_is("amd");
+#else
+  return false;
+#endif
+}

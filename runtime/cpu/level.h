@@ -19,4 +19,7 @@ int dt_cpu_level_now(void);
 // Whether it was asked for, and is not just the best.
 bool dt_cpu_level_fixed(void);
 
+// Whether the processor is AMD's: tuned tables may differ by maker.
+bool dt_cpu_amd(void);
+
 #endif
