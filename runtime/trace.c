@@ -5,6 +5,7 @@
 #include "runtime/file.h"
 #include "runtime/json.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,45 +82,122 @@ int dt_trace_start(DtError *e) {
   return 0;
 }
 
-static void write_transfers(DtOut *o, int64_t start) {
-  if (row.n)
-    dt_out_print(o, ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":1,"
-                    "\"args\":{\"name\":\"communication\"}}", dt_world.rank);
-  for (int64_t i = 0; i < row.n; i++) {
-    const Transfer *t = &row.transfer[i];
-    char what[256];
-    dt_json_escape(what, sizeof what, t->what ? t->what : "");
-    dt_out_print(o,
-                 ",\n{\"name\":\"%s %s\",\"ph\":\"X\",\"ts\":%.3f,\"dur\":%.3f,\"pid\":%d,"
-                 "\"tid\":1,\"args\":{\"axes\":\"%s\",\"bytes\":%lld,\"layer\":%lld}}",
-                 t->op, what, (double)(t->begin - start) / 1e3, (double)(t->end - t->begin) / 1e3,
-                 dt_world.rank, t->axes, (long long)t->bytes, (long long)t->layer);
-  }
-  free(row.transfer);
-  memset(&row, 0, sizeof row);
+// Text on its way into the file: rank 0 writes it, the others send it to rank 0 a buffer at a time.
+typedef struct {
+  DtOut *out; // rank 0's, else NULL
+  size_t used;
+  char buffer[1 << 16];
+} Sink;
+
+static const DtNote PROFILE = {"profile", -1, NULL};
+
+static const DtGroup *everybody(void) {
+  return dt_group(1u << DT_AXIS_TP | 1u << DT_AXIS_CP | 1u << DT_AXIS_DP | 1u << DT_AXIS_PP);
 }
 
-int dt_trace_write(const char *path, DtError *e) {
-  dt_tracing = false;
-  DtOut o;
-  if (dt_out_open(&o, path, e)) return e->status;
-  dt_out_print(
-      &o,
-      "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"dropped_events\":%lld},\n\"traceEvents\":[\n",
-      (long long)(trace.dropped + row.dropped));
-  dt_out_print(&o, "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":"
-                   "\"rank %d\"}}", dt_world.rank, dt_world.rank);
-  int64_t start = trace.n ? trace.event[0].when : 0;
+// A length, then so many bytes; a length of 0 ends it.
+static void send_off(Sink *s) {
+  int32_t n = (int32_t)s->used;
+  dt_wait(dt_send(everybody(), 0, DT_TYPE_I32, &n, 1, PROFILE));
+  if (n) dt_wait(dt_send(everybody(), 0, DT_TYPE_I32, s->buffer, sizeof s->buffer / 4, PROFILE));
+  s->used = 0;
+}
+
+static void take_from(Sink *s, int rank) {
+  for (int32_t n;;) {
+    dt_wait(dt_recv(everybody(), rank, DT_TYPE_I32, &n, 1, PROFILE));
+    if (!n) return;
+    dt_wait(dt_recv(everybody(), rank, DT_TYPE_I32, s->buffer, sizeof s->buffer / 4, PROFILE));
+    dt_out_write(s->out, s->buffer, (size_t)n);
+  }
+}
+
+static void put(Sink *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void put(Sink *s, const char *format, ...) {
+  char line[1024];
+  va_list args;
+  va_start(args, format);
+  int n = vsnprintf(line, sizeof line, format, args);
+  va_end(args);
+  if (n < 0 || n >= (int)sizeof line) return;
+  if (s->out) {
+    dt_out_write(s->out, line, (size_t)n);
+    return;
+  }
+  if (s->used + (size_t)n > sizeof s->buffer) send_off(s);
+  memcpy(s->buffer + s->used, line, (size_t)n);
+  s->used += (size_t)n;
+}
+
+static void put_rank(Sink *s, int64_t start) {
+  int rank = dt_world.rank;
+  put(s, "%s{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":\"rank %d\"}}",
+      rank ? ",\n" : "", rank, rank);
   for (int64_t i = 0; i < trace.n; i++) {
     const Event *v = &trace.event[i];
     char name[256];
     dt_json_escape(name, sizeof name, v->name);
-    dt_out_print(&o, ",\n{\"name\":\"%s\",\"ph\":\"%c\",\"ts\":%.3f,\"pid\":%d,\"tid\":0}", name,
-                 v->begin ? 'B' : 'E', (double)(v->when - start) / 1e3, dt_world.rank);
+    put(s, ",\n{\"name\":\"%s\",\"ph\":\"%c\",\"ts\":%.3f,\"pid\":%d,\"tid\":0}", name,
+        v->begin ? 'B' : 'E', (double)(v->when - start) / 1e3, rank);
   }
-  write_transfers(&o, start);
-  dt_out_print(&o, "\n]}\n");
-  free(trace.event);
-  memset(&trace, 0, sizeof trace);
+  if (row.n)
+    put(s, ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":1,\"args\":{\"name\":"
+           "\"communication\"}}", rank);
+  for (int64_t i = 0; i < row.n; i++) {
+    const Transfer *t = &row.transfer[i];
+    char what[256] = " ";
+    dt_json_escape(what + 1, sizeof what - 1, t->what ? t->what : "");
+    put(s, ",\n{\"name\":\"%s%s\",\"ph\":\"X\",\"ts\":%.3f,\"dur\":%.3f,\"pid\":%d,\"tid\":1,"
+           "\"args\":{\"axes\":\"%s\",\"bytes\":%lld,\"layer\":%lld}}",
+        t->op, t->what ? what : "", (double)(t->begin - start) / 1e3,
+        (double)(t->end - t->begin) / 1e3, rank, t->axes, (long long)t->bytes,
+        (long long)t->layer);
+  }
+}
+
+// The time that all ranks count from, by this rank's clock. Clocks of several machines meet at a barrier.
+static int64_t common_start(void) {
+  int64_t start = trace.n ? trace.event[0].when : 0, here, first;
+  if (dt_world.size == 1) return start;
+  dt_barrier(everybody());
+  int64_t times[2] = {here = dt_nanoseconds(), start};
+  dt_wait(dt_broadcast(everybody(), DT_TYPE_I32, 0, times, sizeof times / 4, PROFILE));
+  first = times[1];
+  return dt_world.local_size == dt_world.size ? first : here - (times[0] - first);
+}
+
+static int write_all(Sink *s, const char *path, DtError *e) {
+  DtOut o;
+  bool writes = dt_world.rank == 0;
+  if (writes && !dt_out_open(&o, path, e)) s->out = &o;
+  if (dt_agree(e->status)) return 0;
+  int32_t dropped = (int32_t)(trace.dropped + row.dropped);
+  dt_wait(dt_all_reduce(everybody(), DT_TYPE_I32, DT_SUM, &dropped, &dropped, 1, PROFILE));
+  int64_t start = common_start();
+  if (writes)
+    put(s, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"dropped_events\":%d},\n\"traceEvents\":[\n",
+        dropped);
+  put_rank(s, start);
+  if (!writes) {
+    if (s->used) send_off(s);
+    send_off(s);
+    return 0;
+  }
+  for (int r = 1; r < dt_world.size; r++) take_from(s, r);
+  put(s, "\n]}\n");
   return dt_out_close(&o, e);
+}
+
+// One status for all ranks; the text is the first rank's.
+int dt_trace_write(const char *path, DtError *e) {
+  dt_tracing = false;
+  static Sink s;
+  s = (Sink){.out = NULL};
+  write_all(&s, path, e);
+  e->status = dt_agree(e->status);
+  free(trace.event);
+  free(row.transfer);
+  memset(&trace, 0, sizeof trace);
+  memset(&row, 0, sizeof row);
+  return e->status;
 }
