@@ -68,7 +68,8 @@ static void fill_param(World *w, const Case *c, int i, int64_t *offset) {
   dt_layout_make(&l, a->rank - a->nstack, a->extent + a->nstack, a->shard, degree, at);
   a->init = DT_NORMAL;
   a->init_b = 1;
-  a->count = l.local * (a->nstack ? LAYERS : 1);
+  a->count = l.count * (a->nstack ? LAYERS : 1);
+  a->local = l.local * (a->nstack ? LAYERS : 1);
   a->stack = a->nstack;
   a->offset = *offset;
   *offset += (l.local + 15) / 16 * 16;
