@@ -131,10 +131,12 @@ int64_t dt_shared_count(const DtUnits *u, const DtProgram *p, const DtCut *cut) 
 // Adds this rank's squares to the shared numbers; of ranks that hold the same pieces one does.
 static void share_norm(DtRun *r) {
   const DtZero *z = &r->zero;
-  int tp = dt_world.degree[DT_AXIS_TP];
+  int64_t each = dt_world.degree[DT_AXIS_TP] * (int64_t)z->cut.owners, tp = dt_world.coord[DT_AXIS_TP];
+  double *part = r->shared + SHARED_NORM + tp * z->cut.owners + z->shard->me;
   if (z->across->me != 0) return;
-  int64_t member = (int64_t)dt_world.coord[DT_AXIS_TP] * z->cut.owners + z->shard->me;
-  dt_norm_parts(z, r->partial, r->shared + SHARED_NORM + member, tp * (int64_t)z->cut.owners);
+  dt_norm_parts(z, r->partial, part, each);
+  for (int64_t i = 0; tp > 0 && i < z->units.ninstance; i++)
+    if (!r->p->param[z->units.instance[i].param].shard[DT_AXIS_TP].block) part[i * each] = 0;
 }
 
 // The end of a step's passes: gradients are reduced, and all ranks know the loss, the norm, and what

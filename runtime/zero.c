@@ -220,8 +220,19 @@ static void reduce_pieces(DtZero *z, int64_t unit, char *in) {
     s->ticket = dt_all_reduce(z->across, type, DT_SUM, s->from, s->from, s->count, note_of(u));
 }
 
+// The data group's sum goes over cp too: a gradient that ranks of cp have whole is to count once.
+static void count_once(DtZero *z, const DtUnit *u, char *in) {
+  if (dt_world.coord[DT_AXIS_CP] == 0) return;
+  for (int64_t i = u->first; i < u->first + u->n; i++) {
+    const DtInstance *x = &z->units.instance[z->units.inside[i]];
+    if (!(z->p->param[x->param].partial & 1u << DT_AXIS_CP))
+      memset(plus(z, in, x->begin), 0, (size_t)(x->count * size_of(z)));
+  }
+}
+
 static void reduce_unit(DtZero *z, int64_t unit, char *in) {
   const DtUnit *u = &z->units.unit[unit];
+  count_once(z, u, in);
   if (z->cut.grads) reduce_pieces(z, unit, in);
   else
     reduce_whole(z, &z->sum_of[unit], in, dt_part(z, DT_GRAD, unit).at, u->count, note_of(u));
@@ -271,17 +282,38 @@ void dt_zero_end_step(DtZero *z) {
   if (alone(z) || !n || !(z->cut.each || z->last)) return;
   for (int64_t i = 0; z->cut.grads && i < n; i++)
     reduce_unit(z, i, plus(z, z->grad, z->units.unit[i].offset));
+  for (int64_t i = 0; !z->cut.grads && i < n; i++)
+    count_once(z, &z->units.unit[i], plus(z, z->grad, z->units.unit[i].offset));
   if (!z->cut.grads)
     reduce_whole(z, &z->sum_of[0], z->grad, z->cut.each ? z->sum : z->grad,
                  z->units.outside_count, (DtNote){"the parameters outside stacks", -1, NULL});
 }
 
+// Gradients of parameters that tp does not split, where each of its ranks has made a part (a norm's
+// gain, with the sequence split): the owners of the same piece add theirs, once a step.
+static void sum_over_tp(DtZero *z) {
+  const DtGroup *tp = dt_group(1u << DT_AXIS_TP);
+  DtTicket ticket = 0;
+  if (tp->n == 1) return;
+  for (int64_t i = 0; i < z->units.ninstance; i++) {
+    const DtInstance *x = &z->units.instance[i];
+    const DtParam *a = &z->p->param[x->param];
+    if (!(a->partial & 1u << DT_AXIS_TP)) continue;
+    DtPart part = dt_instance_part(z, DT_GRAD, i);
+    DtNote note = {a->name, x->layer, NULL};
+    if (part.hi > part.lo)
+      ticket = dt_all_reduce(tp, z->p->type, DT_SUM, part.at, part.at, part.hi - part.lo, note);
+  }
+  if (ticket) dt_wait(ticket);
+}
+
 void dt_zero_finish(DtZero *z) {
   for (int64_t i = 0; i < z->units.nunit; i++) settle(z, i);
+  sum_over_tp(z);
 }
 
 void dt_zero_settle(DtZero *z) {
-  dt_zero_finish(z);
+  for (int64_t i = 0; i < z->units.nunit; i++) settle(z, i);
   for (int64_t i = 0; i < z->units.nunit; i++) wait_for(&z->ticket[i]);
   for (int i = 0; i < DT_SLOTS; i++) wait_for(&z->slot[i].ticket);
 }
