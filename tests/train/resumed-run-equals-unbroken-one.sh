@@ -13,7 +13,9 @@ same whole.safetensors resumed.safetensors
 kills=0
 for i in $(seq 1 400); do
   status=0
-  timeout -s KILL "0.$((RANDOM % 30 + 5))" \
+  # The moments reach further from try to try, so that a slow machine gets to save as well.
+  ms=$((RANDOM % 300 + 50 + 10 * i))
+  timeout -s KILL "$((ms / 1000)).$(printf %03d $((ms % 1000)))" \
     ./train --data text.txt --threads 2 --quiet --steps 3000 --save ckpt2 --save-every 2 --keep 2 --resume ckpt2 || status=$?
   [ $status -eq 137 ] && kills=$((kills + 1)) || [ $status -eq 0 ] || fail "status $status"
   last=$(ls ckpt2 2>/dev/null | grep -E '^step-[0-9]+$' | sort | tail -n 1)
