@@ -175,6 +175,7 @@ typedef struct Entity {
   bool stack; // it is a stack of `count`
   int64_t count;
   bool in_stack; // reached through a stack
+  bool empty; // reached through a stack of no layers: there are no parameters
   uint32_t first; // of its parameters in fb->layer->param
   AstStmt *method; // METHOD
   AstDecl *decl; // FN, TEMPLATE

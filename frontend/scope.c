@@ -104,7 +104,13 @@ Entity resolve(Env *env, const Ast *e) {
   if (base.kind == ENT_UNIT) return of_unit(base.unit, e->name);
   if (base.kind != ENT_LAYER) return (Entity){.kind = ENT_NONE};
   Field *f = field_find(base.type, e->name);
-  if (f) return of_field(env, f, base.first, base.in_stack || base.stack);
+  bool empty = base.empty || (base.stack && !base.count);
+  if (f && f->kind == F_PARAM && empty) return (Entity){.kind = ENT_ABSENT};
+  if (f) {
+    Entity r = of_field(env, f, base.first, base.in_stack || base.stack);
+    r.empty = empty;
+    return r;
+  }
   AstStmt *m = method_find(base.type, e->name);
   if (!m) return (Entity){.kind = ENT_NONE};
   base.kind = ENT_METHOD;
