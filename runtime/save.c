@@ -36,16 +36,26 @@ static DtRange share(const DtSave *s, const DtChunk *c, int rank, DtLayout *l) {
 
 typedef struct {
   int64_t count, item;
+  int holders;
 } Weight;
 
-static int heavier(const void *a, const void *b) {
+// Those that have the least choice first, of those the longest.
+static int sooner(const void *a, const void *b) {
   const Weight *x = a, *y = b;
+  if (x->holders != y->holders) return x->holders < y->holders ? -1 : 1;
   if (x->count != y->count) return x->count > y->count ? -1 : 1;
   return x->item < y->item ? -1 : x->item > y->item;
 }
 
-// The longest first, each to the rank with the least so far of those that have a piece of it: within
-// 4/3 of the best possible (Graham 1969) where all may write all.
+static bool holds(const DtSave *s, int64_t item, int rank) {
+  DtChunk all = {item, 0, s->names.tensor[item].count};
+  DtLayout l;
+  DtRange has = share(s, &all, rank, &l);
+  return has.lo < has.hi;
+}
+
+// Each to the rank with the least so far of those that have a piece of it. Longest first is within 4/3
+// of the best possible where all may write all (Graham 1969).
 static int choose_writers(DtSave *s, DtError *e) {
   Weight *w = calloc((size_t)s->names.n + 1, sizeof *w);
   int64_t *load = calloc((size_t)dt_world.size, sizeof *load);
@@ -54,16 +64,15 @@ static int choose_writers(DtSave *s, DtError *e) {
     free(load);
     return dt_fail(e, DT_EXIT_OS, "no memory to share out the writing");
   }
-  for (int64_t i = 0; i < s->names.n; i++) w[i] = (Weight){s->names.tensor[i].count, i};
-  qsort(w, (size_t)s->names.n, sizeof *w, heavier);
+  for (int64_t i = 0; i < s->names.n; i++) {
+    w[i] = (Weight){s->names.tensor[i].count, i, 0};
+    for (int r = 0; r < dt_world.size; r++) w[i].holders += holds(s, i, r);
+  }
+  qsort(w, (size_t)s->names.n, sizeof *w, sooner);
   for (int64_t i = 0; i < s->names.n; i++) {
     int best = -1;
-    DtChunk all = {w[i].item, 0, w[i].count};
-    for (int r = 0; r < dt_world.size; r++) {
-      DtLayout l;
-      DtRange has = share(s, &all, r, &l);
-      if (has.lo < has.hi && (best < 0 || load[r] < load[best])) best = r;
-    }
+    for (int r = 0; r < dt_world.size; r++)
+      if (holds(s, w[i].item, r) && (best < 0 || load[r] < load[best])) best = r;
     s->writer[w[i].item] = best < 0 ? 0 : best;
     load[s->writer[w[i].item]] += w[i].count;
   }
