@@ -22,8 +22,9 @@ typedef struct Cost {
   int64_t at[NCOST];
 } Cost;
 
-static inline int cost_order(const Cost *a, const Cost *b) {
-  for (int i = 0; i < NCOST; i++)
+// By the first n of them.
+static inline int cost_order(const Cost *a, const Cost *b, int n) {
+  for (int i = 0; i < n; i++)
     if (a->at[i] != b->at[i]) return a->at[i] < b->at[i] ? -1 : 1;
   return 0;
 }

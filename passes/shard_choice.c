@@ -42,9 +42,15 @@ typedef struct Wanted {
   bool bad;
 } Wanted;
 
+// An index may count fewer places than the dimension has, which then must be dealt out alike.
+static bool deals(const Ways *w, Id slot, Shard t) {
+  return t.kind != SHARD_SPLIT || shard_deals(w->l->slot.at[slot].of.extent[t.dim], t.block, w->z->n);
+}
+
 static void want(Wanted *q, Id slot, Shard t) {
-  Need n = {slot, slot_type(&q->w->l->slot.at[slot], t)};
-  if (n.type == MAX_TYPES || q->n == 64) {
+  bool ok = deals(q->w, slot, t) && q->n < 64;
+  Need n = {slot, ok ? slot_type(&q->w->l->slot.at[slot], t) : MAX_TYPES};
+  if (n.type == MAX_TYPES) {
     q->bad = true;
     return;
   }
@@ -101,6 +107,7 @@ static bool out_goes(const Ways *w, uint32_t k, Shard made) {
 static void add_choice(Ways *w, const Wanted *q, Shard made, uint32_t masks) {
   Arena *arena = w->z->m->arena;
   Choice c = {.assign = q->a, .nneed = q->n, .nout = 1, .class = NONE};
+  if (!deals(w, w->it->to.at[0].slot, made)) return;
   Need out = {w->it->to.at[0].slot, slot_type(slot_of(w, w->s->lhs), made)};
   if (out.type == MAX_TYPES || !out_goes(w, 0, made)) return;
   if (made.kind == SHARD_PARTIAL && w->f->value.at[w->s->lhs].type == DT_BOOL) return;
@@ -120,12 +127,13 @@ static void add_block(int64_t *block, uint32_t *n, int64_t extent, int64_t b, in
   block[(*n)++] = b;
 }
 
-// The plain split, and that within the blocks of each axis that is already solved.
-static void plain_blocks(const Sharder *z, int64_t extent, int64_t *block, uint32_t *n) {
+// The plain split, and for the sequence that within the blocks of context ranks.
+static void plain_blocks(const Sharder *z, Id class, int64_t extent, int64_t *block, uint32_t *n) {
   add_block(block, n, extent, shard_block(extent, z->n), z->n);
   for (uint32_t a = 0; a < z->m->axis.n; a++) {
     int64_t all = z->n * z->m->axis.at[a].size;
-    if (z->solved[a] && extent % all == 0) add_block(block, n, extent, extent / all, z->n);
+    if (z->solved[a] && z->class.sequence[class] && extent % all == 0)
+      add_block(block, n, extent, extent / all, z->n);
   }
 }
 
@@ -176,7 +184,7 @@ static void ways_by_index(Ways *w) {
     Id class = class_of_index(&w->z->class, w->body->fn, w->it->stmt, i);
     if (!shard_allowed(w->z, class, s->index[i].extent)) continue;
     Blocks b = {.w = w, .index = i};
-    plain_blocks(w->z, s->index[i].extent, b.block, &b.n);
+    plain_blocks(w->z, class, s->index[i].extent, b.block, &b.n);
     ex_reads(w->z->m, s->body, read_blocks, &b);
     slot_blocks(&b, slot_of(w, s->lhs), s->sub, w->f->value.at[s->lhs].rank);
     for (uint32_t k = 0; k < b.n; k++) way_by(w, (Assign){ASSIGN_INDEX, (uint8_t)i, b.block[k]});
@@ -188,8 +196,9 @@ static uint32_t dim_blocks(const Ways *w, Id value, uint32_t d, int64_t *block) 
   const Slot *s = slot_of(w, value);
   uint32_t n = 0;
   int64_t extent = s->of.extent[d];
-  if (!shard_allowed(w->z, class_of_dim(&w->z->class, w->body->fn, value, d), extent)) return 0;
-  plain_blocks(w->z, extent, block, &n);
+  Id class = class_of_dim(&w->z->class, w->body->fn, value, d);
+  if (!shard_allowed(w->z, class, extent)) return 0;
+  plain_blocks(w->z, class, extent, block, &n);
   for (uint32_t i = 0; i < s->ntype; i++)
     if (s->type[i].kind == SHARD_SPLIT && s->type[i].dim == d) add_block(block, &n, extent, s->type[i].block, w->z->n);
   return n;
@@ -381,7 +390,7 @@ static void call_class(Ways *w, Id value, uint32_t dim, Id class) {
   Shard *type = NEWN(w->z->m->arena, Shard, g->value.n + 1);
   int64_t block[MAX_BLOCKS], extent = g->value.at[value].extent[dim];
   uint32_t n = 0;
-  plain_blocks(w->z, extent, block, &n);
+  plain_blocks(w->z, class, extent, block, &n);
   for (uint32_t i = 0; i < n; i++) {
     bool goes = true;
     for (uint32_t a = 0; a < w->z->m->axis.n; a++)

@@ -82,21 +82,24 @@ static Id convert(Emit *e, Id from, uint32_t axis, Shard to) {
   return id;
 }
 
-// The axis to convert next: what makes the value smaller first, and never blocks that do not nest.
-static uint32_t next_axis(const Emit *e, Id value, const Shard *to) {
-  uint32_t best = NONE;
+// The conversion that comes next on the way: what makes the value smaller first, and never blocks that
+// do not nest. Where all would, an axis that is to be cut anew becomes whole first.
+static Shard next_step(const Emit *e, Id value, const Shard *to, uint32_t *axis) {
+  Shard next = shard_whole();
   int rank = 0;
-  for (uint32_t a = 0; a < naxis(e); a++) {
-    Value v = *value_of(e, value);
-    if (shard_same(v.shard[a], to[a])) continue;
-    int r = to[a].kind == SHARD_SPLIT ? 3 : v.shard[a].kind == SHARD_PARTIAL ? 2 : 1;
-    v.shard[a] = to[a];
-    if (r <= rank || !shard_value_ok(e->z->m, &v, NULL)) continue;
-    best = a;
-    rank = r;
-  }
-  CHECK(best != NONE);
-  return best;
+  for (int whole = 0; whole < 2 && !rank; whole++)
+    for (uint32_t a = 0; a < naxis(e); a++) {
+      Value v = *value_of(e, value);
+      if (shard_same(v.shard[a], to[a])) continue;
+      int r = to[a].kind == SHARD_SPLIT ? 3 : v.shard[a].kind == SHARD_PARTIAL ? 2 : 1;
+      v.shard[a] = whole ? shard_whole() : to[a];
+      if (r <= rank || !shard_value_ok(e->z->m, &v, NULL)) continue;
+      next = v.shard[a];
+      *axis = a;
+      rank = r;
+    }
+  CHECK(rank);
+  return next;
 }
 
 // The value that holds the slot so, made where there is none.
@@ -113,8 +116,9 @@ static Id reach(Emit *e, Id slot, const Shard *to) {
   if (!best) BUG("nothing leads to the type of `%s`", e->l->slot.at[slot].of.name);
   Id value = best->value;
   while (!same(e, value_of(e, value)->shard, to)) {
-    uint32_t a = next_axis(e, value, to);
-    value = convert(e, value, a, to[a]);
+    uint32_t a = 0;
+    Shard next = next_step(e, value, to, &a);
+    value = convert(e, value, a, next);
     add_version(e, slot, value);
   }
   return value;

@@ -6,12 +6,14 @@
 //   - a state is dropped if its cost and a lower bound of the rest are no less than a known plan's.
 //     The bound of the rest is the same problem from there on, with everything at hand in every type;
 //   - the known plan comes from a first run that keeps few states.
-// Costs compare lexicographically; that order is kept by sums, so bounds add up.
+// Costs compare lexicographically; that order is kept by sums, so bounds add up. The problem is solved
+// by their first components first, which makes many states equal, then among the plans that are least
+// by those.
 #include "passes/shard.h"
 
 #include <stdlib.h>
 
-enum { BEAM = 48, STATES = 30000, BOUND_STEP = 6, KEPT = 12, MENDS = 32 };
+enum { BEAM = 48, STATES = 30000, BOUND_STEP = 6, KEPT = 12, MENDS = 32, COARSE = 3 };
 #define UNKNOWN UINT32_MAX
 
 typedef struct Record {
@@ -51,8 +53,9 @@ typedef struct Search {
   bool *rigid; // for each slot: what it has can't be converted
   Mend (*mend)[MENDS]; // for each slot, the last ones asked for
   Cost *bound; // from each item on
-  bool has_best;
-  Cost best;
+  int depth; // how many components of a cost count
+  bool limited, has_best;
+  Cost limit, best; // on the first COARSE components; the known plan
   uint32_t from, keep; // first item; how many states to keep
   bool exact;
   uint32_t *work; // sets of all slots
@@ -79,7 +82,7 @@ static const Cost *least_conv(const Search *s, Id slot, uint32_t set, uint32_t t
   for (uint32_t f = 0; set >> f; f++) {
     if (!(set >> f & 1)) continue;
     const Cost *c = conv_at(s, slot, f, to);
-    if (c && (!best || cost_order(c, best) < 0)) best = c;
+    if (c && (!best || cost_order(c, best, NCOST) < 0)) best = c;
   }
   return best;
 }
@@ -176,7 +179,8 @@ static uint32_t frontier_find(Frontier *f) {
 static bool hopeful(const Search *s, const Cost *cost) {
   Cost least = *cost;
   cost_add(&least, &s->bound[s->item + 1]);
-  return !s->has_best || cost_order(&least, &s->best) < 0;
+  if (s->limited && cost_order(&least, &s->limit, COARSE) > 0) return false;
+  return !s->has_best || cost_order(&least, &s->best, s->depth) < 0;
 }
 
 static void emit(Search *s, const Cost *cost) {
@@ -187,7 +191,7 @@ static void emit(Search *s, const Cost *cost) {
   for (uint32_t k = 0; k < f->width; k++) row[k] = s->work[s->alive[s->item + 1][k]];
   uint32_t old = frontier_find(f);
   State *to = &f->state[old == NONE ? f->n : old];
-  if (old != NONE && cost_order(&to->cost, cost) <= 0) return;
+  if (old != NONE && cost_order(&to->cost, cost, s->depth) <= 0) return;
   *to = (State){.cost = *cost, .back = s->back, .pick = s->pick};
   f->n += old == NONE;
 }
@@ -209,9 +213,11 @@ static void add_as(Search *s, const Choice *c, uint32_t k, uint32_t from, uint32
     else return;
   }
   if (q->grad && q->partner != NONE) {
-    bool split = q->type[to].kind == SHARD_SPLIT;
-    uint32_t home = slot_find(slot_at(s, q->partner), split ? q->type[to] : shard_whole());
-    if (home == MAX_TYPES || !narrow(s, q->partner, 1u << home, &cost)) return;
+    const Slot *p = slot_at(s, q->partner);
+    Shard at = q->type[to].kind == SHARD_SPLIT ? q->type[to] : shard_whole();
+    uint32_t home = slot_find(p, at);
+    if (p->is_fixed[s->z->axis] && !shard_same(p->fixed[s->z->axis], at)) return;
+    if (home == MAX_TYPES || (is_homeless(s, q->partner) && !narrow(s, q->partner, 1u << home, &cost))) return;
   } else if (q->grad && q->type[to].kind == SHARD_SPLIT) {
     return;
   }
@@ -396,9 +402,9 @@ static bool dominates(const Search *s, const Frontier *f, uint32_t a, uint32_t b
     const Cost *more = mend(s, alive[k], x[k], y[k]);
     if (!more) return false;
     cost_add(&cost, more);
-    if (cost_order(&cost, &f->state[b].cost) > 0) return false;
+    if (cost_order(&cost, &f->state[b].cost, s->depth) > 0) return false;
   }
-  return cost_order(&cost, &f->state[b].cost) <= 0;
+  return cost_order(&cost, &f->state[b].cost, s->depth) <= 0;
 }
 
 // Order of trust: what is kept partial will have to be reduced.
@@ -423,12 +429,12 @@ static void rank_state(const Search *s, Frontier *f, uint32_t i, const uint32_t 
 static const Frontier *sorting;
 static int by_ahead(const void *a, const void *b) {
   uint32_t i = *(const uint32_t *)a, j = *(const uint32_t *)b;
-  int c = cost_order(&sorting->state[i].ahead, &sorting->state[j].ahead);
+  int c = cost_order(&sorting->state[i].ahead, &sorting->state[j].ahead, NCOST);
   return c ? c : i < j ? -1 : 1;
 }
 static int by_cost(const void *a, const void *b) {
   uint32_t i = *(const uint32_t *)a, j = *(const uint32_t *)b;
-  int c = cost_order(&sorting->state[i].cost, &sorting->state[j].cost);
+  int c = cost_order(&sorting->state[i].cost, &sorting->state[j].cost, NCOST);
   return c ? c : i < j ? -1 : 1;
 }
 
@@ -564,7 +570,7 @@ static const State *run(Search *s, uint32_t from, uint32_t keep) {
   for (s->item = from; s->item < s->l->item.n && s->now.n; s->item++) step(s);
   const State *best = NULL;
   for (uint32_t i = 0; i < s->now.n; i++)
-    if (!best || cost_order(&s->now.state[i].cost, &best->cost) < 0) best = &s->now.state[i];
+    if (!best || cost_order(&s->now.state[i].cost, &best->cost, s->depth) < 0) best = &s->now.state[i];
   return best;
 }
 
@@ -635,7 +641,9 @@ static void find_bounds(Search *s) {
   s->bound = NEWN(s->arena, Cost, n + 2);
   for (uint32_t i = n; i-- > 1;) {
     s->bound[i] = s->bound[i + 1];
-    if ((n - i) % BOUND_STEP == 0 && solve_from(s, i, &rest) && rest.exact) s->bound[i] = rest.cost;
+    if ((n - i) % BOUND_STEP || !solve_from(s, i, &rest) || !rest.exact) continue;
+    s->bound[i] = rest.cost;
+    for (int k = COARSE; k < NCOST; k++) s->bound[i].at[k] = 0;
   }
   s->bound[0] = s->bound[1];
 }
@@ -646,8 +654,14 @@ Plan level_solve(Sharder *z, Level *l, const uint32_t *var) {
   s.work = NEWN(s.arena, uint32_t, l->slot.n + 1);
   find_alive(&s);
   find_conversions(&s);
+  s.depth = COARSE;
   find_bounds(&s);
-  solve_from(&s, 0, &plan);
+  if (solve_from(&s, 0, &plan)) {
+    s.limited = plan.exact;
+    s.limit = plan.cost;
+    s.depth = NCOST;
+    solve_from(&s, 0, &plan);
+  }
   if (!plan.exact) z->cut = true;
   Frontier *f[] = {&s.now, &s.next};
   for (int i = 0; i < 2; i++) {
