@@ -2,6 +2,8 @@
 //
 //   q[b, t, h, e] = qkv[b, t, 0, h, e]      q lies in qkv's storage (forward view)
 //   dqkv[b, t, 0, h, e] += dq[b, t, h, e]   dq lies in dqkv's, if it is made here (reverse view)
+//   dqkv[b, t, c, h, e] = where(0 == c, dq[b, t, h, e], 0.0) + where(1 == c, dk[b, t, h, e], 0.0) + ..
+//                                           likewise all of them, if they fill it (assembly)
 //
 // Such a statement gets no kernel. A view's last dimension stays contiguous: consumers read it
 // along that.
@@ -39,10 +41,12 @@ static bool dim_stride(const Module *m, const Stmt *s, Id sub, const Affine *a, 
 }
 
 // Each dimension's subscript is an index, or a group of them, no index twice, every element once.
+// A dimension of one element may have a constant.
 static bool covers(const Module *m, const Stmt *s, const Value *v, const Id *sub) {
   uint32_t seen = 0;
   for (uint32_t d = 0; d < v->rank; d++) {
     const Expr *e = ex(m, sub[d]);
+    if (e->op == OP_INT && v->extent[d] == 1) continue;
     if (e->op != OP_INDEX && e->op != OP_GROUP) return false;
     int64_t n = 1;
     for (uint32_t i = 0; i < (e->op == OP_INDEX ? 1u : e->narg); i++) {
@@ -144,13 +148,18 @@ static bool has_views(const Fuse *u, Id buffer) {
   return false;
 }
 
+// The value may lie in a part of another's storage from its making on.
+static bool may_move(const Fuse *u, Id from) {
+  return u->f->value.at[from].role == ROLE_LOCAL && u->fp->layout[from].buffer == from &&
+         !is_result(u, from) && !is_actual(u, from) && !has_views(u, from) &&
+         defined_by_loops_first(u, from);
+}
+
 static bool reverse_view(Fuse *u, const Stmt *s) {
   Id from = (Id)ex(u->m, s->body)->integer;
   const Value *v = &u->f->value.at[from];
-  if (v->role != ROLE_LOCAL || u->fp->layout[from].buffer != from || is_result(u, from))
-    return false;
+  if (!may_move(u, from)) return false;
   if (u->f->value.at[s->lhs].role != ROLE_LOCAL || u->alias[s->lhs] != NONE) return false;
-  if (is_actual(u, from) || has_views(u, from) || !defined_by_loops_first(u, from)) return false;
   if (from == s->lhs || u->fp->layout[s->lhs].buffer == from) return false;
   Id sub[MAX_RANK];
   for (uint32_t d = 0; d < v->rank; d++) sub[d] = ex_arg(u->m, s->body, d);
@@ -194,13 +203,87 @@ static bool in_pieces(const Fuse *u, Id value) {
   return n == value_count(v) && v->role == ROLE_LOCAL && !is_actual(u, value);
 }
 
+// A value that a sum of where(constant == index, piece, 0) fills, and its pieces so far.
+typedef struct Assembly {
+  uint32_t index;
+  uint64_t seen; // bit c: the piece of constant c
+  Id from[64];
+  Layout layout[64];
+  uint32_t n;
+} Assembly;
+
+// where(constant == index, piece[..], 0.0): the read, the constant and the index.
+static bool is_piece(const Module *m, Id e, Id *read, int64_t *constant, uint32_t *index) {
+  if (!ex_is(m, e, OP_WHERE)) return false;
+  Id test = ex_arg(m, e, 0), zero = ex_arg(m, e, 2);
+  *read = ex_arg(m, e, 1);
+  if (!ex_is(m, test, OP_EQ) || !ex_is(m, *read, OP_READ)) return false;
+  if (!ex_is(m, zero, OP_REAL) || ex(m, zero)->real != 0) return false;
+  Id a = ex_arg(m, test, 0), b = ex_arg(m, test, 1);
+  if (!ex_is(m, a, OP_INT)) a = b, b = ex_arg(m, test, 0);
+  if (!ex_is(m, a, OP_INT) || !ex_is(m, b, OP_INDEX)) return false;
+  *constant = ex(m, a)->integer;
+  *index = (uint32_t)ex(m, b)->integer;
+  return true;
+}
+
+static bool add_piece(const Fuse *u, const Stmt *s, Id e, Assembly *a) {
+  Id read, sub[MAX_RANK];
+  int64_t c;
+  uint32_t index;
+  if (!is_piece(u->m, e, &read, &c, &index) || a->n == 64 || (a->n && index != a->index))
+    return false;
+  Id from = (Id)ex(u->m, read)->integer;
+  const Value *v = &u->f->value.at[from];
+  if (c < 0 || c >= s->index[index].extent || c >= 64 || a->seen >> c & 1) return false;
+  if (from == s->lhs || v->type != u->f->value.at[s->lhs].type || !may_move(u, from)) return false;
+  for (uint32_t i = 0; i < a->n; i++)
+    if (a->from[i] == from) return false;
+  for (uint32_t d = 0; d < v->rank; d++) sub[d] = ex_arg(u->m, read, d);
+  if ((ex_indices(u->m, read) >> index & 1) || !covers(u->m, s, v, sub)) return false;
+  int64_t points = 1;
+  for (uint32_t i = 0; i < s->nfree; i++)
+    if (i != index) points *= s->index[i].extent;
+  Affine at = affine_lhs(u->m, u->f, u->fp->layout, s);
+  Layout l = {.buffer = s->lhs};
+  if (points != value_count(v) || !strides_of(u, s, v, sub, &at, &l)) return false;
+  l.offset += c * at.coef[index];
+  a->index = index;
+  a->seen |= (uint64_t)1 << c;
+  a->from[a->n] = from;
+  a->layout[a->n++] = l;
+  return true;
+}
+
+static bool add_pieces(const Fuse *u, const Stmt *s, Id e, Assembly *a) {
+  if (!ex_is(u->m, e, OP_ADD)) return add_piece(u, s, e, a);
+  return add_pieces(u, s, ex_arg(u->m, e, 0), a) && add_pieces(u, s, ex_arg(u->m, e, 1), a);
+}
+
+// Every piece is made where it belongs, and the statement has nothing left to do.
+static bool assembled(Fuse *u, const Stmt *s) {
+  if (s->kind != ST_COMP || s->acc || s->red != RED_NONE || !fuse_whole(u->m, u->f, s)) return false;
+  const Value *v = &u->f->value.at[s->lhs];
+  if (v->role != ROLE_LOCAL || u->alias[s->lhs] != NONE || is_actual(u, s->lhs)) return false;
+  for (uint32_t i = 0; i < u->f->stmt.n; i++)
+    if (&u->f->stmt.at[i] != s && u->f->stmt.at[i].kind == ST_COMP &&
+        u->f->stmt.at[i].lhs == s->lhs)
+      return false;
+  Assembly a = {0};
+  if (!add_pieces(u, s, s->body, &a) || (int64_t)a.n != s->index[a.index].extent) return false;
+  for (uint32_t i = 0; i < a.n; i++) u->fp->layout[a.from[i]] = a.layout[i];
+  return true;
+}
+
 void fuse_layouts(Fuse *u, bool *skip) {
   for (Id v = 0; v < u->f->value.n; v++) own_storage(u, v);
   u->pieces = NEWN(u->m->arena, bool, u->f->value.n);
   for (Id v = 0; v < u->f->value.n; v++) u->pieces[v] = in_pieces(u, v);
+  for (uint32_t i = 0; i < u->f->stmt.n; i++) skip[i] = assembled(u, &u->f->stmt.at[i]);
   for (uint32_t i = 0; i < u->f->stmt.n; i++) {
     const Stmt *s = &u->f->stmt.at[i];
-    if (renames(u, s)) skip[i] = forward_view(u, s);
+    bool placed = s->kind == ST_COMP && u->fp->layout[s->lhs].buffer != s->lhs;
+    if (!skip[i] && !placed && renames(u, s)) skip[i] = forward_view(u, s);
   }
   // From the last to the first: a chain of copies ends up in the last one's storage.
   for (uint32_t i = u->f->stmt.n; i-- > 0;) {
