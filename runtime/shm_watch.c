@@ -21,12 +21,6 @@
 
 enum { LEAST_LOOKS = 16, MOST_LOOKS = 2000, DOOMED_MS = 2000 };
 
-typedef struct {
-  int rank; // at the end of the chain, -1: the chain is a ring
-  unsigned beat;
-  double silent, late; // seconds
-} Patience;
-
 static int looks = MOST_LOOKS; // at a counter before sleeping: longer while that succeeds
 static int64_t doomed;         // nanoseconds: when a verdict met this rank outside operations, or 0
 
@@ -135,12 +129,31 @@ static void look_at_lines(void) {
   }
 }
 
+// How long each rank's beat has stood still, by this rank's looks.
+static struct {
+  int64_t at; // nanoseconds, of the last look
+  unsigned beat[DT_LOCAL_RANKS];
+  double still[DT_LOCAL_RANKS]; // seconds
+} pulse;
+
+static void feel_pulse(void) {
+  int64_t t = dt_nanoseconds(), most = 2 * DT_LOOK_MS * (int64_t)1000000;
+  double passed = pulse.at ? (double)dt_least(t - pulse.at, most) * 1e-9 : 0;
+  pulse.at = t;
+  for (int r = 0; r < dt_shm.size; r++) {
+    unsigned beat = atomic_load(&dt_shm.rank[r].beat);
+    pulse.still[r] = beat == pulse.beat[r] ? pulse.still[r] + passed : 0;
+    pulse.beat[r] = beat;
+  }
+}
+
 void dt_shm_look(void) {
   DtDoing *d = &dt_shm.rank[dt_shm.me].doing;
   dt_shm_beat();
   copy_words(d->activity, sizeof d->activity, dt_activity_now());
   if (d->kind < 0) d->step = dt_comm_at_step();
   look_at_lines();
+  feel_pulse();
   int verdict = atomic_load(&dt_shm.head->verdict);
   if (!verdict) return;
   // Outside operations this rank goes on until it would enter the next, to say which that is; but
@@ -150,26 +163,16 @@ void dt_shm_look(void) {
   if (dt_comm_current() || t - doomed > DOOMED_MS * (int64_t)1000000) tell(verdict);
 }
 
-static int end_of_chain(int rank) {
-  for (int i = 0; i <= dt_shm.size; i++) {
-    int next = atomic_load(&dt_shm.rank[rank].waits_for) - 1;
-    if (next < 0 || next >= dt_shm.size) return rank;
-    rank = next;
+// This rank waits for `rank`, and has for `waited` seconds. A stopped rank may itself have slept for
+// another when it was stopped: every rank of the chain is looked at, not the last alone.
+static void be_patient(int rank, double waited) {
+  int at = rank, next = rank;
+  for (int i = 0; i <= dt_shm.size && next >= 0 && next < dt_shm.size; i++) {
+    at = next;
+    if (at != dt_shm.me && pulse.still[at] > dt_comm_limit()) end(DT_SILENT, at);
+    next = atomic_load(&dt_shm.rank[at].waits_for) - 1;
   }
-  return -1;
-}
-
-static void be_patient(Patience *p, int rank, double seconds) {
-  int last = end_of_chain(rank);
-  unsigned beat = last < 0 ? 0 : atomic_load(&dt_shm.rank[last].beat);
-  if (last < 0 || last != p->rank || beat != p->beat) p->silent = 0;
-  else p->silent += seconds;
-  p->rank = last;
-  p->beat = beat;
-  p->late += seconds;
-  if (p->silent > dt_comm_limit()) end(DT_SILENT, last);
-  if (p->late > dt_comm_late_limit())
-    end(last < 0 ? DT_CYCLE : DT_LATE, last < 0 ? rank : last);
+  if (waited > dt_comm_late_limit()) end(next < 0 ? DT_LATE : DT_CYCLE, next < 0 ? at : rank);
 }
 
 static bool soon(DtCounter *c, uint64_t least) {
@@ -187,22 +190,22 @@ static bool soon(DtCounter *c, uint64_t least) {
 void dt_shm_await(DtCounter *c, uint64_t least, int rank) {
   if (dt_counter_get(c) >= least || soon(c, least)) return;
   DtShmRank *self = &dt_shm.rank[dt_shm.me];
-  Patience p = {.rank = rank};
-  int64_t since = dt_nanoseconds(), waited = 0;
+  int64_t since = dt_nanoseconds(), slept = 0, waited = 0; // nanoseconds
   atomic_store(&self->waits_for, rank + 1);
   for (uint64_t seen; (seen = dt_counter_get(c)) < least;) {
     if (dt_comm_leaving()) pthread_exit(NULL);
     dt_counter_sleep(c, seen, DT_LOOK_MS);
     int64_t t = dt_nanoseconds();
-    waited += dt_least(t - since, 2 * DT_LOOK_MS * (int64_t)1000000);
+    slept += dt_least(t - since, 2 * DT_LOOK_MS * (int64_t)1000000);
     since = t;
-    if (waited < DT_LOOK_MS * (int64_t)1000000) continue;
+    if (slept < DT_LOOK_MS * (int64_t)1000000) continue;
+    waited += slept;
+    slept = 0;
     dt_shm_look();
     // What a rank staged before it left stays; more does not come.
     if (atomic_load(&dt_shm.rank[rank].state) == DT_RANK_LEFT && dt_counter_get(c) < least)
       end(DT_GONE, rank);
-    be_patient(&p, rank, (double)waited * 1e-9);
-    waited = 0;
+    be_patient(rank, (double)waited * 1e-9);
   }
   atomic_store(&self->waits_for, 0);
 }

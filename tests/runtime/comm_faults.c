@@ -97,6 +97,31 @@ static void check_stopped(void) {
   free(said);
 }
 
+// Rank 1 stops rank 2 while that one sleeps for rank 1, and then comes: all seem to wait for another.
+static int stopped_asleep(void *unused) {
+  (void)unused;
+  int32_t mine = getpid(), all[3], x = 0;
+  DtNote note = {"pids", -1, NULL};
+  dt_wait(dt_all_gather(dt_group(15), DT_TYPE_I32, &mine, all, 3, note));
+  dt_comm_step(1);
+  dt_comm_step(2);
+  if (dt_world.rank == 1) {
+    sleep_ms(300);
+    kill(all[2], SIGSTOP);
+  }
+  dt_wait(dt_all_reduce(dt_group(15), DT_TYPE_I32, DT_SUM, &x, &x, 1, note));
+  return 0;
+}
+
+static void check_stopped_asleep(void) {
+  size_t n;
+  int s = in_world(3, 1, 1, 1, 1, stopped_asleep, NULL, "said");
+  char *said = read_whole("said", &n);
+  CHECK(WIFEXITED(s) && WEXITSTATUS(s) == DT_EXIT_PEER);
+  CHECK(count(said, "error: rank 2 has been silent for more than 1 s") == 2);
+  free(said);
+}
+
 static void check_leaves(void) {
   char *said = expect((Fault){1, 0, 74, false, false}, 4, 60, 74, 5);
   CHECK(count(said, "rank 1 has left (its process ended with status 74) while others still need it") == 3);
@@ -233,6 +258,7 @@ int main(void) {
   check_mismatch();
   check_ring();
   check_stopped();
+  check_stopped_asleep();
   sleep_ms(500);
   CHECK(access("alive", F_OK) != 0);
   return check_done();
