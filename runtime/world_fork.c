@@ -30,6 +30,8 @@ static struct {
   int status[DT_LOCAL_RANKS]; // as waitpid gives it
   double deadline;            // when those that are left are killed; 0: never
   double stopped_at;
+  double timeout, silent[DT_LOCAL_RANKS]; // seconds
+  unsigned beat[DT_LOCAL_RANKS];
 } parent;
 
 static double seconds(void) { return (double)dt_nanoseconds() * 1e-9; }
@@ -97,10 +99,31 @@ static void on_stop(int number) {
   }
 }
 
+// Ranks find out who of them is silent while they wait for it; those that have ended do not. `passed`:
+// seconds since this was called, or less: time that all were stopped does not count.
+static void kill_silent(double passed) {
+  for (int r = 0; r < parent.size; r++) {
+    DtShmRank *s = &dt_shm.rank[r];
+    unsigned beat = atomic_load(&s->beat);
+    bool still = beat == parent.beat[r] && atomic_load(&s->state) == DT_RANK_RUNNING;
+    parent.beat[r] = beat;
+    parent.silent[r] = still && parent.pid[r] && parent.left < parent.size ? parent.silent[r] + passed : 0;
+    if (parent.silent[r] <= parent.timeout) continue;
+    dt_note("rank %d has been silent for more than %.4g s, and others have ended: it is killed", r,
+            parent.timeout);
+    kill(parent.pid[r], SIGKILL);
+    parent.silent[r] = 0;
+  }
+}
+
 static _Noreturn void look_after(const sigset_t *handled) {
+  double before = seconds();
   while (parent.left > 0) {
     struct timespec slice = {0, 500000000};
     int number = sigtimedwait(handled, NULL, &slice);
+    double t = seconds();
+    if (t - before >= 0.5) kill_silent(t - before < 1 ? t - before : 1);
+    if (t - before >= 0.5) before = t;
     if (number == SIGTERM || number == SIGINT) on_stop(number);
     if (number == SIGUSR2) kill_all(SIGUSR2); // only reports
     collect();
@@ -138,7 +161,7 @@ static int make_pipes(int (*pipes)[2], int size, DtError *e) {
   return 0;
 }
 
-int dt_world_fork(int size, int *rank, DtError *e) {
+int dt_world_fork(int size, double timeout, int *rank, DtError *e) {
   static int pipes[DT_LOCAL_RANKS][2];
   if (size > DT_LOCAL_RANKS)
     return dt_fail(e, DT_EXIT_MISFIT, "--ranks %d: at most %d ranks share one machine", size,
@@ -148,6 +171,7 @@ int dt_world_fork(int size, int *rank, DtError *e) {
   close(fd);
   dt_shm.head->has_parent = 1;
   parent.size = parent.left = size;
+  parent.timeout = timeout;
   sigset_t handled, before;
   sigemptyset(&handled);
   const int number[] = {SIGCHLD, SIGTERM, SIGINT, SIGUSR2};

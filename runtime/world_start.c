@@ -13,15 +13,16 @@
 enum { EVERYBODY = (1 << DT_AXES) - 1 };
 
 static int connect(DtLaunch *l, int ranks, double timeout, const DtTransport **by, DtError *e) {
+  double silent = timeout > 0 ? timeout : 100;
   if (ranks > 0) {
-    dt_world_fork(l->size, &l->rank, e);
+    dt_world_fork(l->size, silent, &l->rank, e);
     l->local_rank = l->rank;
     return e->status;
   }
   const char *asked = getenv("DT_COMM");
   bool mpi = asked && strcmp(asked, "mpi") == 0;
   if (l->local_size == l->size && !mpi)
-    return dt_world_meet(l, 3 * (timeout > 0 ? timeout : 100), e);
+    return dt_world_meet(l, 3 * silent, e);
   if (strcmp(l->launcher, "torchrun") == 0)
     return dt_fail(e, DT_EXIT_MISFIT,
                    "RANK and WORLD_SIZE name %d ranks, not all on this machine: ranks on several "

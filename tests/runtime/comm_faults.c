@@ -109,7 +109,9 @@ static int stopped_asleep(void *unused) {
     sleep_ms(300);
     kill(all[2], SIGSTOP);
   }
-  dt_wait(dt_all_reduce(dt_group(15), DT_TYPE_I32, DT_SUM, &x, &x, 1, note));
+  // The first is complete for the others: rank 2 had brought its part.
+  for (int i = 0; i < 2; i++)
+    dt_wait(dt_all_reduce(dt_group(15), DT_TYPE_I32, DT_SUM, &x, &x, 1, note));
   return 0;
 }
 
@@ -167,6 +169,25 @@ static void check_ring(void) {
   CHECK(WIFEXITED(s) && WEXITSTATUS(s) == DT_EXIT_PEER);
   if (count(said, "ranks wait for one another in a ring") != 3) fprintf(stderr, "%s", said);
   CHECK(count(said, "ranks wait for one another in a ring") == 3);
+  free(said);
+}
+
+// Rank 1 is stopped when nobody needs it any more.
+static int stopped_at_the_end(void *unused) {
+  (void)unused;
+  dt_comm_step(1);
+  dt_comm_step(2);
+  dt_barrier(dt_group(15));
+  if (dt_world.rank == 1) raise(SIGSTOP);
+  return 0;
+}
+
+static void check_stopped_at_the_end(void) {
+  size_t n;
+  int s = in_world(3, 1, 1, 1, 1, stopped_at_the_end, NULL, "said");
+  char *said = read_whole("said", &n);
+  CHECK(WIFEXITED(s) && WEXITSTATUS(s) == DT_EXIT_PEER);
+  CHECK_SAYS(said, "rank 1 has been silent for more than 1 s, and others have ended: it is killed");
   free(said);
 }
 
@@ -259,6 +280,7 @@ int main(void) {
   check_ring();
   check_stopped();
   check_stopped_asleep();
+  check_stopped_at_the_end();
   sleep_ms(500);
   CHECK(access("alive", F_OK) != 0);
   return check_done();
