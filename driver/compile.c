@@ -252,9 +252,17 @@ static int backend(Job *j) {
   return status;
 }
 
+// The mesh that the program is cut over.
+static void add_axes(Job *j) {
+  struct { const char *name; int64_t size; } axis[] = {{"tp", j->o->tp}, {"cp", j->o->cp}};
+  for (int i = 0; i < 2; i++)
+    if (axis[i].size > 1)
+      PUSH(j->a, j->m->axis, ((Axis){.name = str_intern(axis[i].name), .size = axis[i].size}));
+}
+
 // The last pass that is needed for what was asked.
 static Str last_pass(const Options *o) {
-  if (o->interpret) return "optimizer";
+  if (o->interpret) return o->tp > 1 || o->cp > 1 ? "localise" : "optimizer";
   if (!o->check || o->emit || o->report) return NULL;
   Str last = "batch";
   bool past = false;
@@ -264,6 +272,12 @@ static Str last_pass(const Options *o) {
       last = pass_table[i].name;
   }
   return last;
+}
+
+// Ranks of an interpreted run.
+static int ranks(const Options *o) {
+  int64_t dp = o->dp ? o->dp : 1, tp = o->tp ? o->tp : 1, cp = o->cp ? o->cp : 1;
+  return (int)(dp * tp * cp);
 }
 
 int compile(const Options *o, Arena *a) {
@@ -281,6 +295,7 @@ int compile(const Options *o, Arena *a) {
     return put_buf(&j, &text);
   }
   if (!frontend(&j)) return EXIT_MODEL;
+  add_axes(&j);
   suspect = j.m;
   if (o->emit == EMIT_IR) {
     Buf text = {0};
@@ -296,7 +311,7 @@ int compile(const Options *o, Arena *a) {
                         .until = last_pass(o)};
   if (!pipeline_run(j.m, &po)) return EXIT_MODEL;
   ZeroOptions zero = zero_options(o);
-  if (o->interpret) return interpret(j.m, o->steps ? o->steps : 3, o->dp ? (int)o->dp : 1, &zero, stdout);
+  if (o->interpret) return interpret(j.m, o->steps ? o->steps : 3, ranks(o), &zero, stdout);
   if (o->check && !o->emit && !o->report) return 0;
   return backend(&j);
 }

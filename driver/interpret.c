@@ -6,6 +6,7 @@
 #include "driver/compile.h"
 #include "driver/tables.h"
 #include "ir/interp.h"
+#include "runtime/comm.h"
 
 typedef struct Oracle {
   Module *m;
@@ -26,6 +27,33 @@ static Tensor view(const Value *v, void *at) {
   return t;
 }
 
+static int axis_number(const Module *m, uint32_t axis) {
+  int a = 0;
+  while (strcmp(dt_axis_name[a], m->axis.at[axis].name)) a++;
+  return a;
+}
+
+// Carries out a collective of the module between the processes that the runtime started.
+static bool exchange(void *world, const Fn *f, const Stmt *s, Tensor *to, const Tensor *from, Buf *error) {
+  static const DtReduce op[NRED] = {[RED_SUM] = DT_SUM, [RED_MAX] = DT_MAX, [RED_MIN] = DT_MIN};
+  const Oracle *o = world;
+  const DtGroup *g = dt_group(1u << axis_number(o->m, s->axis));
+  DtType type = to->real ? DT_TYPE_F64 : DT_TYPE_I32;
+  const void *in = from->real ? (const void *)from->real : from->integer;
+  void *out = to->real ? (void *)to->real : to->integer;
+  DtNote note = {f->value.at[s->lhs].name, -1, NULL};
+  int64_t count = tensor_count(s->coll == COLL_REDUCE_SCATTER ? from : to);
+  (void)error;
+  switch (s->coll) {
+  case COLL_ALL_REDUCE: dt_wait(dt_all_reduce(g, type, op[s->red], in, out, count, note)); break;
+  case COLL_REDUCE_SCATTER: dt_wait(dt_reduce_scatter(g, type, op[s->red], in, out, count, note)); break;
+  case COLL_ALL_GATHER: dt_wait(dt_all_gather(g, type, in, out, count, note)); break;
+  case COLL_ALL_TO_ALL: dt_wait(dt_all_to_all(g, type, in, out, count, note)); break;
+  case NCOLL: BUG("no such collective");
+  }
+  return true;
+}
+
 // Where argument `name` of an entry lives.
 static void *place(const DtCall *c, Str name, uint32_t position) {
   const Module *m = oracle->m;
@@ -37,6 +65,8 @@ static void *place(const DtCall *c, Str name, uint32_t position) {
   const char *rest = grad ? name + sizeof gradient - 1 : name;
   for (uint32_t p = 0; p < m->param.n; p++)
     if (!strcmp(rest, m->param.at[p].name)) return (double *)(grad ? c->grad : c->param) + oracle->program.param[p].offset;
+  for (uint32_t a = 0; m->spmd && a < m->axis.n; a++)
+    if (name == rank_arg_name(m, a)) return &dt_world.coord[axis_number(m, a)];
   if (position < m->ndata) return (void *)c->data[position];
   BUG("--interpret: entry argument `%s`", name);
 }
@@ -83,6 +113,7 @@ static void run_sample(const DtCall *c) { run(ENTRY_SAMPLE, c); }
 int interpret(Module *m, int64_t steps, int ranks, const ZeroOptions *zero, FILE *out) {
   Oracle o = {.m = m, .interp = interp_new(m), .program = tables_make(m, NULL)};
   DtProgram *p = &o.program;
+  interp_join(o.interp, exchange, &o);
   p->type = DT_TYPE_F64;
   p->zero = zero->stage;
   p->zero_group = zero->group;

@@ -25,9 +25,9 @@ static const Row rows[] = {
     {OPT_TARGET, "target", "cpu", "what to compile for"},
     {OPT_ARCH, "arch", "NAME", "processor: native (default), x86-64, x86-64-v3,\nx86-64-v4, or a name that LLVM knows"},
     {OPT_PRECISION, "precision", "fp32|fp64", "override the train block's; fp64 is for checking"},
-    {OPT_TP, "tp", "N", "tensor-parallel degree (this version: 1)"},
+    {OPT_TP, "tp", "N", "tensor-parallel degree: ranks that share a layer's\nproducts"},
     {OPT_PP, "pp", "N", "pipeline stages (this version: 1)"},
-    {OPT_CP, "cp", "N", "context-parallel degree (this version: 1)"},
+    {OPT_CP, "cp", "N", "context-parallel degree: ranks that share a\nsequence"},
     {OPT_EP, "ep", "N", "expert-parallel degree (this version: 1)"},
     {OPT_ZERO, "zero", "0|1|2|3", "what data-parallel ranks keep a part of: 1 the\noptimizer's state, 2 gradients too, 3 parameters too"},
     {OPT_ZERO_GROUP, "zero-group", "N", "cut within groups of N ranks, and keep the same\nparts in each group (default: one group)"},
@@ -115,6 +115,11 @@ static int one_only(const char *name, const char *value, const char *only) {
   return usage("--%s %s: this version of dtc compiles for one rank (--%s %s)", name, value, name, only);
 }
 
+static int degree(const char *name, const char *value, int64_t *to) {
+  if (positive(value, to) && *to <= 4096) return 0;
+  return usage("--%s %s: expected a number of ranks", name, value);
+}
+
 static int set_word(Str *to, const char *name, const char *v) {
   if (strcmp(v, "once") && strcmp(v, "each")) return usage("--%s %s: expected once or each", name, v);
   *to = v;
@@ -147,9 +152,9 @@ static int set(Options *o, Arena *a, int key, const char *v) {
     if (!strcmp(v, "cuda")) return usage("--target cuda: this version of dtc compiles for the CPU only");
     return usage("--target %s: expected cpu", v);
   case OPT_ARCH: o->arch = v; return 0;
-  case OPT_TP: return one_only("tp", v, "1");
+  case OPT_TP: return degree("tp", v, &o->tp);
   case OPT_PP: return one_only("pp", v, "1");
-  case OPT_CP: return one_only("cp", v, "1");
+  case OPT_CP: return degree("cp", v, &o->cp);
   case OPT_EP: return one_only("ep", v, "1");
   case OPT_DP: return positive(v, &o->dp) && o->dp <= 4096 ? 0 : usage("--dp %s: expected a number of ranks", v);
   case OPT_ZERO:

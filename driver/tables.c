@@ -1,16 +1,36 @@
 #include "driver/tables.h"
 
-static DtParam param_of(const Param *p) {
+#include "ir/layout.h"
+#include "runtime/comm.h"
+
+// The runtime's number of a mesh axis.
+static int axis_of(const Module *m, uint32_t axis) { return strcmp(m->axis.at[axis].name, "tp") ? DT_AXIS_CP : DT_AXIS_TP; }
+
+static void lay_out(const Module *m, const Param *p, DtParam *q) {
+  const Fn *step = &m->fn.at[m->entry[ENTRY_STEP]];
+  Id grad = value_find(step, str_printf("grad.%s", p->name));
+  q->local = 1;
+  for (uint32_t d = 0; d < p->rank; d++) q->local *= layout_extent(m, p->shard, d, p->extent[d]);
+  for (uint32_t a = 0; a < m->axis.n; a++) {
+    const Shard *s = &p->shard[a];
+    if (s->kind == SHARD_SPLIT) q->shard[axis_of(m, a)] = (DtShard){s->dim - p->nstack, s->block};
+    if (grad != NONE && step->value.at[grad].shard[a].kind == SHARD_PARTIAL)
+      q->partial |= 1u << axis_of(m, a);
+  }
+}
+
+static DtParam param_of(const Module *m, const Param *p) {
   DtParam q = {.name = p->name, .rank = p->rank, .nstack = p->nstack, .count = 1, .init = (DtInit)p->init,
                .init_a = p->init_a, .init_b = p->init_b, .decay = p->decay};
   for (int d = 0; d < p->rank; d++) q.count *= q.extent[d] = p->extent[d];
+  lay_out(m, p, &q);
   return q;
 }
 
 static void place_whole(DtProgram *t, DtParam *param) {
   for (int i = 0; i < t->nparam; i++) {
     param[i].offset = t->param_count;
-    t->param_count += (param[i].count + 15) / 16 * 16;
+    t->param_count += (param[i].local + 15) / 16 * 16;
   }
 }
 
@@ -79,8 +99,10 @@ DtProgram tables_make(const Module *m, const Plan *p) {
                  .update_piece = UPDATE_PIECE};
   DtParam *param = NEWN(m->arena, DtParam, m->param.n + 1);
   const char **metric = NEWN(m->arena, const char *, m->metric.n + 1);
-  for (uint32_t i = 0; i < m->param.n; i++) param[i] = param_of(&m->param.at[i]);
+  for (uint32_t i = 0; i < m->param.n; i++) param[i] = param_of(m, &m->param.at[i]);
   for (uint32_t i = 0; i < m->metric.n; i++) metric[i] = m->metric.at[i];
+  for (uint32_t a = 0; a < m->axis.n; a++)
+    *(axis_of(m, a) == DT_AXIS_TP ? &t.tp : &t.cp) = (int)m->axis.at[a].size;
   t.param = param;
   t.metric = metric;
   t.nmoment = m->train.opt != OPT_SGD ? 2 : m->train.momentum != 0;

@@ -92,6 +92,12 @@ static void norm_blocks(void *const *arg, int64_t begin, int64_t end) {
   }
 }
 
+// What tp does not split is there on every rank of it: the first one counts it.
+static bool counts(const DtZero *z, int64_t instance) {
+  const DtParam *p = &z->p->param[z->units.instance[instance].param];
+  return p->shard[DT_AXIS_TP].block > 0 || dt_world.coord[DT_AXIS_TP] == 0;
+}
+
 void dt_norm_parts(const DtZero *z, double *partial, double *part, int64_t stride) {
   for (int64_t i = 0; i < z->units.nunit; i++) {
     Norm n = {z->p, {&z->units, &z->units.unit[i], dt_owned(z, i), NORM_BLOCK},
@@ -99,8 +105,10 @@ void dt_norm_parts(const DtZero *z, double *partial, double *part, int64_t strid
     int64_t count = block_count(&n.blocks);
     void *arg[] = {&n};
     dt_parallel(norm_blocks, arg, count, 1);
-    for (int64_t k = 0; k < count; k++)
-      part[find_block(&n.blocks, k).instance * stride] += partial[k];
+    for (int64_t k = 0; k < count; k++) {
+      int64_t instance = find_block(&n.blocks, k).instance;
+      if (counts(z, instance)) part[instance * stride] += partial[k];
+    }
   }
 }
 
