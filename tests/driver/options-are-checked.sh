@@ -7,7 +7,9 @@ expect 2 "$DTC"
 expect 2 "$DTC" --no-such-option
 expect 2 "$DTC" --precison fp32 x.dt
 says "did you mean '--precision'" err.txt
-expect 2 "$DTC" x.dt --tp 2
+expect 2 "$DTC" x.dt --tp 0
+says "expected a number of ranks" err.txt
+expect 2 "$DTC" x.dt --ep 2
 says "one rank" err.txt
 expect 2 "$DTC" x.dt --zero 4
 says "expected 0, 1, 2 or 3" err.txt
