@@ -92,7 +92,11 @@ Str host_entry_arg(const Host *h, Entry e,
 Str host_entry_result(const Host *h, Entry e, uint32_t result);
 int host_moments(const Host *h);
 
-// host_layer.c: where a repeat finds the parameters and gradients of its layer
+// host_layer.c: where the step finds its gradients, and a repeat the parameters and gradients of its layer
+// The first kernel that touches a gradient outside layers; the number of kernels where none does;
+// NONE in what makes no gradients.
+uint32_t host_first_gradient(const HostFn *x);
+void host_gradients_begin(HostFn *x);
 void host_find_layered(HostFn *x); // fills params and grads
 typedef struct LayerPtrs {
   Str *param, *grad; // for each stack: the pointer's name in the loop, or NULL

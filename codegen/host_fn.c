@@ -338,8 +338,10 @@ static void print_place(HostFn *x, Id loc, Str *last) {
 
 static void print_body(HostFn *x) {
   Str last = NULL;
+  uint32_t gradients = host_first_gradient(x);
   for (uint32_t i = 0; i < x->fp->kernel.n; i++) {
     const Kernel *k = &x->fp->kernel.at[i];
+    if (i == gradients) host_gradients_begin(x);
     print_place(x, k->stmt.n ? x->f->stmt.at[k->stmt.at[0]].loc : 0, &last);
     switch (k->kind) {
     case K_LOOPS: print_loops(x, k); break;
@@ -350,6 +352,7 @@ static void print_body(HostFn *x) {
     case K_WAIT: host_wait(x, i); break;
     }
   }
+  if (gradients == x->fp->kernel.n) host_gradients_begin(x);
 }
 
 // Arguments and the caller's results by name; locals by name with their place in the frame. A
@@ -426,20 +429,6 @@ static void print_entry(HostFn *x, const Buf *locals) {
   if (locals->n) buf_write(b, locals->text, locals->n);
 }
 
-// In the first microbatch, gradients that no product stores start as zeros.
-static void zero_gradients(HostFn *x) {
-  bool any = false;
-  for (uint32_t i = 0; x->entry == ENTRY_STEP && i < x->f->arg.n; i++) {
-    Id v = x->f->arg.at[i];
-    if (x->f->value.at[v].role != ROLE_INOUT || x->h->stores[x->id][i] || x->grads[v]) continue;
-    if (!any) buf_printf(&x->body, "  if (call->fresh) {\n");
-    any = true;
-    Str arg[] = {pointer(x, v), str_printf("%lld", (long long)bytes_of(&x->f->value.at[v]))};
-    put_call(&x->body, 4, "dt_fill_zero", arg, 2, ";\n");
-  }
-  if (any) buf_printf(&x->body, "  }\n");
-}
-
 static void print_signature(HostFn *x, const Buf *locals) {
   uint32_t n = 0;
   Str *par = NEWN(x->h->a, Str, x->f->arg.n + x->f->result.n + 3);
@@ -488,7 +477,6 @@ void host_fn(Host *h, Id fn) {
   x.ticket = NEWN(h->a, Str, x.fp->kernel.n + 1);
   name_storage(&x);
   host_find_layered(&x);
-  zero_gradients(&x);
   print_body(&x);
   copy_entry_results(&x);
   Buf locals = {0};

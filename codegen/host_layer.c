@@ -15,6 +15,51 @@ void host_find_layered(HostFn *x) {
   }
 }
 
+static bool is_outside_gradient(const HostFn *x, Id v) {
+  return x->f->value.at[v].role == ROLE_INOUT && !x->grads[v];
+}
+
+typedef struct Touch {
+  const HostFn *x;
+  bool found;
+} Touch;
+
+static void touch(Id buffer, bool written, void *ctx) {
+  Touch *t = ctx;
+  (void)written;
+  t->found = t->found || is_outside_gradient(t->x, buffer);
+}
+
+uint32_t host_first_gradient(const HostFn *x) {
+  uint32_t n = x->fp->kernel.n;
+  if (x->entry != ENTRY_STEP) return NONE;
+  for (uint32_t i = 0; i < n; i++) {
+    Touch t = {x, false};
+    kernel_touch(x->h->p, x->id, &x->fp->kernel.at[i], touch, &t);
+    if (t.found) return i;
+  }
+  return n;
+}
+
+// Until here gradients of the microbatch before may be on their way. In the first one those that no
+// product stores start as zeros.
+void host_gradients_begin(HostFn *x) {
+  bool any = false;
+  Str call = str_intern("call");
+  buf_printf(&x->body, "\n");
+  put_call(&x->body, 2, "dt_outside_grads", &call, 1, ";\n");
+  for (uint32_t i = 0; i < x->f->arg.n; i++) {
+    Id v = x->f->arg.at[i];
+    if (!is_outside_gradient(x, v) || x->h->stores[x->id][i]) continue;
+    if (!any) buf_printf(&x->body, "  if (call->fresh) {\n");
+    any = true;
+    int64_t bytes = value_count(&x->f->value.at[v]) * dtype_size(x->f->value.at[v].type);
+    Str arg[] = {host_pointer(x, v), str_printf("%lld", (long long)bytes)};
+    put_call(&x->body, 4, "dt_fill_zero", arg, 2, ";\n");
+  }
+  if (any) buf_printf(&x->body, "  }\n");
+}
+
 static uint32_t stack_of(const HostFn *x, uint32_t param) {
   return x->h->params->param[param - 1].stack;
 }

@@ -17,7 +17,10 @@ void dt_copy(void *to, const void *from, size_t bytes);
 // until the next layer but one is asked for.
 struct DtCall;
 const void *dt_layer_params(const struct DtCall *call, int stack, int64_t layer, int64_t next);
-// Its gradients, and that this microbatch has nothing to add to them any more.
+// The gradients of parameters outside stacks are the step's from here on: those of the microbatch before
+// have been reduced.
+void dt_outside_grads(const struct DtCall *call);
+// The layer's gradients, and that this microbatch has nothing to add to them any more.
 void *dt_layer_grads(const struct DtCall *call, int stack, int64_t layer);
 void dt_layer_reduce(const struct DtCall *call, int stack, int64_t layer);
 

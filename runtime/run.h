@@ -29,6 +29,10 @@ typedef struct DtRun {
   // What the ranks have agreed on at the end of the last step: a signal that asks for a stop, and a
   // rank's own failure (to write the log), each 0 or the number. `trouble` is this rank's.
   int stop, trouble, failed;
+  // Totals of the batch from sample next_from on, if they are counted.
+  bool counted;
+  int64_t next_from;
+  double next_total[DT_MAX_TOTALS];
 } DtRun;
 
 static inline size_t dt_type_size(DtType type) { return type == DT_TYPE_F64 ? 8 : 4; }

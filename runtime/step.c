@@ -25,7 +25,14 @@ enum { MOST_RESULTS = 1 + DT_MAX_METRICS + DT_MAX_TOTALS };
 // What ranks sum at the end of a step: results, then flags, then an element for each instance and
 // owner of a piece of it. Where only some ranks have something to say the others add zeros, which
 // change no bit.
-enum { SHARED_TERM = 1 + DT_MAX_METRICS, SHARED_INT, SHARED_TROUBLE, SHARED_NORM };
+enum {
+  SHARED_TERM = 1 + DT_MAX_METRICS,
+  SHARED_INT,
+  SHARED_TROUBLE,
+  SHARED_UNCOUNTED, // totals of the next batch are not known
+  SHARED_TOTAL,
+  SHARED_NORM = SHARED_TOTAL + DT_MAX_TOTALS
+};
 
 double dt_seconds(void) { return 1e-9 * (double)dt_nanoseconds(); }
 
@@ -139,11 +146,40 @@ static void share_norm(DtRun *r) {
     if (!r->p->param[z->units.instance[i].param].shard[DT_AXIS_TP].block) part[i * each] = 0;
 }
 
+// The totals of a batch: counted now, or at the end of the step before.
+static int totals(DtRun *r, const Batch *b, void *total, DtError *e) {
+  double sum[MOST_RESULTS];
+  if (!r->p->count) return 0;
+  bool known = r->counted && r->next_from == b->from;
+  if (!known && over_world(r, r->p->count, "count", b, NULL, r->p->ntotal, sum, e))
+    return e->status;
+  as_real(r->p, total, known ? r->next_total : sum, r->p->ntotal);
+  r->counted = false;
+  return 0;
+}
+
+// Counts the next batch, so that its totals need no exchange of their own. What cannot be read is
+// told when its step comes.
+static void count_next(DtRun *r, const Batch *b) {
+  DtError ignored = {0};
+  Batch next = *b;
+  double sum[MOST_RESULTS];
+  next.from += b->count;
+  next.gradients = false;
+  r->next_from = next.from;
+  if (!r->p->count || dt_world.size == 1) return;
+  int failed = over_batch(r, r->p->count, "count", &next, NULL, r->p->ntotal, sum, &ignored);
+  r->shared[SHARED_UNCOUNTED] = failed != 0;
+  for (int i = 0; !failed && gives_results() && i < r->p->ntotal; i++)
+    r->shared[SHARED_TOTAL + i] = sum[i];
+}
+
 // The end of a step's passes: gradients are reduced, and all ranks know the loss, the norm, and what
 // was asked of any of them.
-static void finish_passes(DtRun *r, const double *sum, DtResult *result) {
+static void finish_passes(DtRun *r, const Batch *b, const double *sum, DtResult *result) {
   int n = 1 + r->p->nmetric, stop = dt_stop_wanted();
   memset(r->shared, 0, (size_t)r->nshared * sizeof *r->shared);
+  count_next(r, b);
   dt_zero_finish(&r->zero);
   dt_trace_begin("norm");
   share_norm(r);
@@ -154,6 +190,8 @@ static void finish_passes(DtRun *r, const double *sum, DtResult *result) {
   sum_over_ranks(r->shared, r->nshared, "loss, norm and flags");
   r->stop = r->shared[SHARED_TERM] > 0 ? SIGTERM : r->shared[SHARED_INT] > 0 ? SIGINT : 0;
   r->failed = (int)r->shared[SHARED_TROUBLE];
+  r->counted = dt_world.size > 1 && r->shared[SHARED_UNCOUNTED] == 0;
+  memcpy(r->next_total, r->shared + SHARED_TOTAL, sizeof r->next_total);
   result->norm = 0;
   for (int64_t i = SHARED_NORM; i < r->nshared; i++) result->norm += r->shared[i];
   result->norm = sqrt(result->norm);
@@ -176,13 +214,10 @@ int dt_step(DtRun *r, DtResult *result, DtError *e) {
   double began = dt_seconds(), sum[MOST_RESULTS], total[DT_MAX_TOTALS];
   Batch b = {&r->train, r->samples, r->o.batch, !r->o.no_shuffle, false, false};
   dt_comm_step(r->step + 1);
-  if (p->count) {
-    if (over_world(r, p->count, "count", &b, NULL, p->ntotal, sum, e)) return e->status;
-    as_real(p, total, sum, p->ntotal);
-  }
+  if (totals(r, &b, total, e)) return e->status;
   b.gradients = true;
   if (over_batch(r, p->step, "step", &b, total, 1 + p->nmetric, sum, e)) return e->status;
-  finish_passes(r, sum, result);
+  finish_passes(r, &b, sum, result);
   result->rate = dt_rate(t->schedule, r->o.lr, t->warmup, r->o.schedule_steps, t->final, r->step);
   result->samples = r->o.batch;
   bool finite = isfinite(result->loss) && isfinite(result->norm);

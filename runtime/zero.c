@@ -94,10 +94,15 @@ DtPart dt_instance_part(const DtZero *z, DtRegion region, int64_t instance) {
 
 // ---- parameters
 
-static void wait_for(DtTicket *t) {
-  if (*t) dt_wait(*t);
+// The profile shows how long the steps wait, and for what.
+static void wait_for(DtTicket *t, const char *what) {
+  if (!*t) return;
+  dt_trace_begin(what);
+  dt_wait(*t);
+  dt_trace_end(what);
   *t = 0;
 }
+static const char FOR_PARAMS[] = "wait for parameters", FOR_GRADS[] = "wait for gradients";
 
 static DtTicket gather(DtZero *z, int64_t unit, char *to) {
   const DtUnit *u = &z->units.unit[unit];
@@ -130,7 +135,7 @@ static char *layer_in_slot(DtZero *z, int64_t unit, int64_t next) {
   if (s < 0) fetch(z, s = 1 - z->slot_used, unit);
   z->slot_used = s;
   if (next >= 0 && find_slot(z->slot, next) < 0) fetch(z, 1 - s, next);
-  wait_for(&z->slot[s].ticket);
+  wait_for(&z->slot[s].ticket, FOR_PARAMS);
   return slot_at(z, z->gathered, s);
 }
 
@@ -139,7 +144,7 @@ const void *dt_layer_params(const DtCall *call, int stack, int64_t layer, int64_
   int64_t first = z->units.stack[stack], unit = first + layer;
   bool goes_on = next >= 0 && next < z->p->stack[stack].count;
   if (z->cut.param_slots) return layer_in_slot(z, unit, goes_on ? first + next : -1);
-  wait_for(&z->ticket[unit]);
+  wait_for(&z->ticket[unit], FOR_PARAMS);
   return plus(z, z->cut.params ? z->gathered : z->param, z->units.unit[unit].offset);
 }
 
@@ -150,14 +155,14 @@ static void gather_first(DtZero *z) {
   if (z->cut.params && !z->gathered_now) gather_units(z, 0, slots ? u->outside : u->nunit);
   z->gathered_now = true;
   if (first && find_slot(z->slot, u->outside) < 0) fetch(z, 1 - z->slot_used, u->outside);
-  for (int64_t i = 0; i < u->outside; i++) wait_for(&z->ticket[i]);
+  for (int64_t i = 0; i < u->outside; i++) wait_for(&z->ticket[i], FOR_PARAMS);
 }
 
 void dt_zero_updated(DtZero *z, int64_t unit) {
   const DtUnit *u = &z->units.unit[unit];
   if (z->cut.params) {
     for (int i = 0; i < DT_SLOTS; i++) {
-      wait_for(&z->slot[i].ticket);
+      wait_for(&z->slot[i].ticket, FOR_PARAMS);
       z->slot[i].unit = -1;
     }
     z->gathered_now = false;
@@ -191,7 +196,7 @@ static void settle(DtZero *z, int64_t unit) {
   DtSum *s = &z->sum_of[unit];
   if (!s->pending) return;
   s->pending = false;
-  wait_for(&s->ticket);
+  wait_for(&s->ticket, FOR_GRADS);
   void *arg[] = {z, s->to, s->from};
   if (s->from != s->to) dt_parallel(add_part, arg, s->count, 1 << 14);
 }
@@ -238,6 +243,11 @@ static void reduce_unit(DtZero *z, int64_t unit, char *in) {
     reduce_whole(z, &z->sum_of[unit], in, dt_part(z, DT_GRAD, unit).at, u->count, note_of(u));
 }
 
+void dt_outside_grads(const DtCall *call) {
+  DtZero *z = call->zero;
+  for (int64_t i = 0; i < z->units.outside; i++) settle(z, i);
+}
+
 void *dt_layer_grads(const DtCall *call, int stack, int64_t layer) {
   DtZero *z = call->zero;
   int64_t unit = z->units.stack[stack] + layer;
@@ -273,8 +283,9 @@ void dt_zero_begin_step(DtZero *z, DtCall *call, bool first, bool last) {
   z->fresh = first;
   z->last = last;
   call->fresh = first || z->cut.each;
-  for (int64_t i = 0; i < z->units.outside; i++) settle(z, i);
-  if (call->fresh && !z->p->stores_grad) dt_fill_zero(z->grad, z->grad_bytes);
+  if (z->p->stores_grad) return;
+  dt_outside_grads(call);
+  if (call->fresh) dt_fill_zero(z->grad, z->grad_bytes);
 }
 
 void dt_zero_end_step(DtZero *z) {
@@ -314,6 +325,6 @@ void dt_zero_finish(DtZero *z) {
 
 void dt_zero_settle(DtZero *z) {
   for (int64_t i = 0; i < z->units.nunit; i++) settle(z, i);
-  for (int64_t i = 0; i < z->units.nunit; i++) wait_for(&z->ticket[i]);
-  for (int i = 0; i < DT_SLOTS; i++) wait_for(&z->slot[i].ticket);
+  for (int64_t i = 0; i < z->units.nunit; i++) wait_for(&z->ticket[i], FOR_PARAMS);
+  for (int i = 0; i < DT_SLOTS; i++) wait_for(&z->slot[i].ticket, FOR_PARAMS);
 }

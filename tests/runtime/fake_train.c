@@ -1,5 +1,5 @@
 // The training program of a hand-written model, for tests/fault/*.sh:
-// FAKE=arrays|tokens FAKE_NAN_AT=STEP FAKE_DELAY=MICROSECONDS FAKE_ZERO=STAGE rt_fake_train OPTIONS...
+// FAKE=arrays|tokens|layers FAKE_NAN_AT=STEP FAKE_DELAY=MICROSECONDS FAKE_ZERO=STAGE rt_fake_train OPTIONS...
 // Without options, a test that every model describes itself.
 #include "support/fake.h"
 
@@ -11,7 +11,9 @@ int main(int argc, char **argv) {
   fake_nan_at = at ? atoll(at) : 0;
   fake_delay = delay ? atoi(delay) : 0;
   const char *zero = getenv("FAKE_ZERO");
-  DtProgram p = model && strcmp(model, "arrays") == 0 ? fake_arrays : fake_tokens;
+  DtProgram p = model && strcmp(model, "arrays") == 0   ? fake_arrays
+                : model && strcmp(model, "layers") == 0 ? fake_layers
+                                                        : fake_tokens;
   p.zero = zero ? atoi(zero) : 0;
   if (argc > 1) return dt_main(&p, argc, argv);
   char *info[] = {argv[0], "--info"};

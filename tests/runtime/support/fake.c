@@ -1,6 +1,9 @@
 #include "fake.h"
 
+#include "runtime/launch.h"
+
 #include <math.h>
+#include <string.h>
 #include <unistd.h>
 
 int64_t fake_nan_at;
@@ -236,4 +239,70 @@ const DtProgram fake_tokens = {
     .sample = tokens_sample,
     .sample_length = T,
     .sample_vocab = V,
+};
+
+// fake_layers: loss = mean over samples of sum over layers and elements of (w - x)^2 / 2.
+enum { LAYERS = 16, EACH = 96 };
+
+static void layers_step(const DtCall *c) {
+  double loss = 0, *grad;
+  const double *x = c->data[0];
+  for (int64_t l = 0; l < LAYERS; l++) {
+    const double *w = dt_layer_params(c, 0, l, l + 1);
+    for (int i = 0; i < EACH && c->first < c->batch; i++)
+      loss += (w[i] - x[i % D]) * (w[i] - x[i % D]) / 2;
+    dawdle();
+  }
+  dt_outside_grads(c);
+  for (int64_t l = LAYERS - 1; l >= 0; l--) {
+    const double *w = dt_layer_params(c, 0, l, l - 1);
+    grad = dt_layer_grads(c, 0, l);
+    if (c->fresh) memset(grad, 0, EACH * sizeof *grad);
+    for (int i = 0; i < EACH && c->first < c->batch; i++) grad[i] += (w[i] - x[i % D]) / c->batch;
+    dawdle();
+    dt_layer_reduce(c, 0, l);
+  }
+  *(double *)c->out = loss / c->batch;
+}
+
+static const DtStack layers_stack[] = {{"layer", LAYERS, 0, EACH}};
+static const DtParam layers_param[] = {{.name = "layer.*.w",
+                                        .rank = 2,
+                                        .nstack = 1,
+                                        .extent = {LAYERS, EACH},
+                                        .count = LAYERS * EACH,
+                                        .init = DT_NORMAL,
+                                        .init_b = 1,
+                                        .stack = 1}};
+static const DtData layers_data[] = {
+    {.name = "x", .type = DT_TYPE_F64, .rank = 2, .extent = {1, D}, .path = "x.npy"}};
+
+const DtProgram fake_layers = {
+    .model = "FakeLayers",
+    .build = "00112233445566ff",
+    .type = DT_TYPE_F64,
+    .ndata = 1,
+    .nparam = 1,
+    .nmoment = 1,
+    .data = layers_data,
+    .param = layers_param,
+    .train = {.data = DT_DATA_ARRAYS,
+              .batch = 2,
+              .microbatch = 1,
+              .steps = 6,
+              .seed = 3,
+              .optimizer = DT_SGD,
+              .lr = 0.1,
+              .momentum = 0.9,
+              .schedule = DT_CONSTANT,
+              .precision = "fp64"},
+    .param_count = LAYERS * EACH,
+    .frame_bytes = 64,
+    .stores_grad = true,
+    .step = layers_step,
+    .update = tokens_update,
+    .update_piece = PIECE,
+    .nstack = 1,
+    .stack = layers_stack,
+    .listing = "",
 };

@@ -15,6 +15,10 @@ extern const DtProgram fake_arrays;
 // logits to sample from.
 extern const DtProgram fake_tokens;
 
+// 16 layers that draw near x[6]; double; a stack, so that ranks gather and reduce layer by layer. Each
+// layer takes fake_delay forward and backward. SGD with momentum, batch 2 in microbatches of 1.
+extern const DtProgram fake_layers;
+
 // Set before dt_main: a step at which the loss is not a number (0: none), and microseconds that a
 // microbatch takes.
 extern int64_t fake_nan_at;
