@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -21,7 +22,9 @@
 
 enum { LEAST_LOOKS = 16, MOST_LOOKS = 2000, DOOMED_MS = 2000 };
 
-static int looks = MOST_LOOKS; // at a counter before sleeping: longer while that succeeds
+// Looks at a counter before sleeping: more while that succeeds. Where ranks share processors the one
+// that is waited for may need this one's.
+static int looks = LEAST_LOOKS, most_looks;
 static int64_t doomed;         // nanoseconds: when a verdict met this rank outside operations, or 0
 
 static void copy_words(char *to, size_t n, const char *from) {
@@ -175,10 +178,17 @@ static void be_patient(int rank, double waited) {
   if (waited > dt_comm_late_limit()) end(next < 0 ? DT_LATE : DT_CYCLE, next < 0 ? at : rank);
 }
 
+static int looks_worth_it(void) {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return LEAST_LOOKS;
+  return CPU_COUNT(&set) < dt_shm.size ? LEAST_LOOKS : MOST_LOOKS;
+}
+
 static bool soon(DtCounter *c, uint64_t least) {
+  if (!most_looks) looks = most_looks = looks_worth_it();
   for (int i = 0; i < looks; i++) {
     if (dt_counter_get(c) >= least) {
-      looks = (int)dt_least(MOST_LOOKS, looks * 2);
+      looks = (int)dt_least(most_looks, looks * 2);
       return true;
     }
     dt_pause();
