@@ -221,7 +221,7 @@ static int train(Program *a, DtError *e) {
 
 // Where parameters are cut, all ranks run the model; the first one prints.
 static int sample(Program *a, DtError *e) {
-  if (a->r.o.sample > 0 && (a->first || a->r.zero.cut.params)) dt_sample(&a->r, e);
+  if (a->r.o.sample > 0 && (a->first || dt_sample_needs_all(&a->r))) dt_sample(&a->r, e);
   return dt_agree_on(e);
 }
 

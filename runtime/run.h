@@ -94,6 +94,7 @@ int dt_agree_on(DtError *e);
 
 // runtime/sample.c: writes o.sample tokens of text to stdout.
 int dt_sample(DtRun *r, DtError *e);
+bool dt_sample_needs_all(const DtRun *r); // whether all ranks must call it: they share parameters or work
 
 // runtime/info.c
 int dt_info(const DtProgram *p, const DtOptions *o, DtError *e); // JSON on stdout

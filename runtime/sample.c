@@ -75,6 +75,11 @@ static int32_t choose(const DtProgram *p, const Text *t, double temperature, dou
   return (int32_t)best; // where logits are not numbers
 }
 
+bool dt_sample_needs_all(const DtRun *r) {
+  const int *n = dt_world.degree;
+  return r->zero.cut.params || n[DT_AXIS_TP] * n[DT_AXIS_CP] * n[DT_AXIS_PP] > 1;
+}
+
 static int generate(DtRun *r, Text *t, DtError *e) {
   const DtProgram *p = r->p;
   DtCall call = {.data = {t->token},
@@ -96,7 +101,7 @@ static int generate(DtRun *r, Text *t, DtError *e) {
     put(t, next);
     int failed = fflush(stdout) != 0;
     r->stop = dt_stop_wanted();
-    if (r->zero.cut.params) {
+    if (dt_sample_needs_all(r)) {
       failed = dt_agree(failed);
       r->stop = dt_agree(r->stop);
     }
