@@ -359,8 +359,9 @@ bool shard_result(const ShardAsk *q, Assign a, Shard *out, Buf *why) {
 
 bool shard_added(Assign a, Shard term, Shard accumulator) {
   if (shard_same(term, accumulator)) return true;
-  return a.kind == ASSIGN_NONE && term.kind == SHARD_WHOLE && accumulator.kind == SHARD_PARTIAL &&
-         accumulator.op == RED_SUM;
+  if (accumulator.kind != SHARD_PARTIAL || accumulator.op != RED_SUM) return false;
+  if (a.kind == ASSIGN_NONE) return term.kind == SHARD_WHOLE;
+  return a.kind == ASSIGN_INDEX && term.kind == SHARD_SPLIT;
 }
 
 // ---- masks

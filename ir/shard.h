@@ -87,8 +87,9 @@ bool shard_makes(const ShardAsk *q, Assign a, Shard *out, Buf *why);
 // of it is whole and the left side, of a `+=`, is partial (shard_added). *masks (may be NULL) is
 // their number; rank0 may be NONE to count them only.
 Id shard_mask(Module *m, const ShardAsk *q, bool whole_into_partial, Id rank0, uint32_t *masks);
-// Whether a term laid out so may be added to an accumulator laid out so: alike, or a whole one (with
-// nothing assigned), masked, to a partial sum.
+// Whether a term laid out so may be added to an accumulator laid out so: alike; or to a partial sum a
+// whole one (with nothing assigned), masked, or a split one (with an index assigned): each rank adds
+// to the places that are its own.
 bool shard_added(Assign a, Shard term, Shard accumulator);
 
 // ---- a whole module

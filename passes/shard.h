@@ -22,9 +22,8 @@ typedef struct Cost {
   int64_t at[NCOST];
 } Cost;
 
-// By the first n of them.
-static inline int cost_order(const Cost *a, const Cost *b, int n) {
-  for (int i = 0; i < n; i++)
+static inline int cost_order(const Cost *a, const Cost *b) {
+  for (int i = 0; i < NCOST; i++)
     if (a->at[i] != b->at[i]) return a->at[i] < b->at[i] ? -1 : 1;
   return 0;
 }
@@ -54,6 +53,7 @@ typedef struct Slot {
   uint32_t first, last; // items between which a plan must know of it
   Shard fixed[MAX_AXIS]; // the type of a parameter, gradient or variable, once solved
   bool is_fixed[MAX_AXIS];
+  bool via[MAX_AXIS]; // what is split is cut out of the whole
   // on the axis being solved
   Shard type[MAX_TYPES];
   uint32_t ntype;
@@ -75,7 +75,7 @@ typedef struct Choice {
   uint32_t nneed, nout;
   Need *need, *out; // what it reads, each once; what it makes
   Cost cost;
-  Id class; // ITEM_CALL: of the indices that are dealt out; NONE
+  Id class; // ITEM_CALL: the local class of the indices that are dealt out; NONE
   uint32_t prefix; // ITEM_REPEAT: see Cluster
 } Choice;
 
@@ -85,7 +85,6 @@ typedef enum ItemKind { ITEM_COMP, ITEM_CALL, ITEM_REPEAT, ITEM_RETURN } ItemKin
 typedef struct Decision {
   Choice choice; // needs and outs with types of ...
   Shard *need, *out; // ... these
-  bool *via; // a need that is reached through WHOLE
   Shard target; // of an accumulator
 } Decision;
 
@@ -122,8 +121,8 @@ typedef struct Var {
 } Var;
 
 typedef struct Pick {
-  uint32_t choice, via; // via: bit j, need j is reached through WHOLE
-  uint32_t target; // type of the accumulator
+  uint32_t choice, target; // target: type of the accumulator
+  uint32_t via, made_via; // bit j: what need j reads, or the j-th thing made, is split out of the whole
 } Pick;
 typedef struct Plan {
   bool ok; // there is one
@@ -159,7 +158,7 @@ typedef struct Level {
 // Dimensions and indices that run over the same thing, by union of what is subscripted bare.
 typedef struct Classes {
   const Module *m;
-  Id *parent;
+  Id *parent, *local; // local: joined within functions only
   uint32_t *value_base, *stmt_base; // for each function
   bool *batch, *sequence; // for each class
 } Classes;
@@ -167,6 +166,8 @@ typedef struct Classes {
 void classes_make(Classes *c, const Module *m);
 Id class_of_dim(const Classes *c, Id fn, Id value, uint32_t dim);
 Id class_of_index(const Classes *c, Id fn, uint32_t stmt, uint32_t index);
+Id local_class_of_dim(const Classes *c, Id fn, Id value, uint32_t dim);
+Id local_class_of_index(const Classes *c, Id fn, uint32_t stmt, uint32_t index);
 
 // ---- one axis
 
@@ -189,6 +190,8 @@ bool shard_allowed(const Sharder *z, Id class, int64_t extent);
 
 // shard.c: the pass. *exact (may be NULL): every plan was proved to be a least one.
 bool shard_module(Module *m, bool *exact);
+// shard_unpack.c: saves the parts of packed values apart.
+void shard_unpack(Module *m);
 // shard_level.c: the levels of an entry.
 Level *level_of_entry(Sharder *z, Id fn);
 bool repeat_uses(const Var *v, uint32_t repeat); // whether a repeat of the cluster reads or makes it
@@ -196,7 +199,7 @@ bool repeat_uses(const Var *v, uint32_t repeat); // whether a repeat of the clus
 void level_choices(Sharder *z, Level *l);
 uint32_t slot_type(Slot *s, Shard t); // its number, added where new; MAX_TYPES: no room
 uint32_t slot_find(const Slot *s, Shard t); // MAX_TYPES: it is not there
-// Lays out a call of an intrinsic with the indices of one class in blocks: fills `type` for the
+// Lays out a call of an intrinsic with the indices of one local class in blocks: fills `type` for the
 // callee's values and, where not NULL, `assign` for its statements. False where the rule refuses.
 bool intrinsic_types(const Sharder *z, Id fn, Id class, int64_t block, Shard *type, Assign *assign);
 // shard_cost.c
@@ -209,6 +212,9 @@ bool convert_cost(const Sharder *z, const Slot *s, Shard from, Shard to, Cost *c
 int64_t share_of(int64_t whole, int64_t extent, int64_t block, int64_t n);
 Cost comp_cost(const Sharder *z, const Level *l, const Item *it, const Choice *c);
 Cost call_cost(const Sharder *z, const Level *l, const Item *it, const Choice *c);
+// shard_order.c: an order of the items that keeps few slots open; the first and the last place in it
+// that touches each slot (NONE: none does).
+void level_order(Arena *a, const Level *l, uint32_t *order, uint32_t *first, uint32_t *last);
 // shard_solve.c: a least plan of a level whose variables have the types var[] (of their slots).
 Plan level_solve(Sharder *z, Level *l, const uint32_t *var);
 // shard_plan.c: solves a level on an axis, those inside it first, and records what was chosen.

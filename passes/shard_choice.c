@@ -318,7 +318,7 @@ static int index_of_class(const Sharder *z, Id fn, uint32_t stmt, Id class) {
   const Stmt *s = &z->m->fn.at[fn].stmt.at[stmt];
   int found = -1;
   for (uint32_t i = 0; i < s->nindex; i++)
-    if (class_of_index(&z->class, fn, stmt, i) == class && s->index[i].extent > 1) found = found == -1 ? (int)i : -2;
+    if (local_class_of_index(&z->class, fn, stmt, i) == class && s->index[i].extent > 1) found = found == -1 ? (int)i : -2;
   return found;
 }
 
@@ -328,7 +328,7 @@ static bool intrinsic_args(const Sharder *z, Id fn, Id class, int64_t block, Sha
     type[v] = shard_whole();
     if (g->value.at[v].role != ROLE_IN) continue;
     for (uint32_t d = 0; d < g->value.at[v].rank; d++) {
-      if (class_of_dim(&z->class, fn, v, d) != class || g->value.at[v].extent[d] < 2) continue;
+      if (local_class_of_dim(&z->class, fn, v, d) != class || g->value.at[v].extent[d] < 2) continue;
       if (type[v].kind == SHARD_SPLIT || !shard_deals(g->value.at[v].extent[d], block, z->n)) return false;
       type[v] = shard_split(d, block);
     }
@@ -390,7 +390,7 @@ static void call_class(Ways *w, Id value, uint32_t dim, Id class) {
   Shard *type = NEWN(w->z->m->arena, Shard, g->value.n + 1);
   int64_t block[MAX_BLOCKS], extent = g->value.at[value].extent[dim];
   uint32_t n = 0;
-  plain_blocks(w->z, class, extent, block, &n);
+  plain_blocks(w->z, class_of_dim(&w->z->class, fn, value, dim), extent, block, &n);
   for (uint32_t i = 0; i < n; i++) {
     bool goes = true;
     for (uint32_t a = 0; a < w->z->m->axis.n; a++)
@@ -408,8 +408,8 @@ static void call_choices(Ways *w) {
   for (uint32_t i = 0; i < g->arg.n && i < 16; i++) {
     Id v = g->arg.at[i];
     for (uint32_t d = 0; d < g->value.at[v].rank; d++) {
-      Id class = class_of_dim(&w->z->class, fn, v, d);
-      bool old = !shard_allowed(w->z, class, g->value.at[v].extent[d]);
+      Id class = local_class_of_dim(&w->z->class, fn, v, d);
+      bool old = !shard_allowed(w->z, class_of_dim(&w->z->class, fn, v, d), g->value.at[v].extent[d]);
       for (uint32_t k = 0; k < nseen; k++) old |= seen[k] == class;
       if (old) continue;
       seen[nseen++] = class;
@@ -515,6 +515,7 @@ void level_choices(Sharder *z, Level *l) {
     s->ntype = 0;
     slot_type(s, shard_whole());
     if (s->is_fixed[z->axis]) slot_type(s, s->fixed[z->axis]);
+    if (s->grad) slot_type(s, shard_partial(RED_SUM));
   }
   for (uint32_t i = 0; i < l->cluster.n; i++) level_choices(z, l->cluster.at[i].in);
   for (uint32_t i = 0; i < l->cluster.n; i++) var_types(z, l->cluster.at[i].in);

@@ -1,7 +1,8 @@
 // Which indices run over the same thing. A node for each dimension of each value and each index of
 // each statement; a bare subscript joins its dimension and its index, a group its dimension and its
 // first index that counts, a call what it passes. The classes of the data's leading dimension are the
-// batch, those of a token's position and of attention's queries and keys the sequence.
+// batch, those of a token's position and of attention's queries and keys the sequence. Within an
+// intrinsic, classes of its own statements alone tell queries from keys.
 #include "passes/shard.h"
 
 static Id find(Id *parent, Id x) {
@@ -9,11 +10,13 @@ static Id find(Id *parent, Id x) {
   return x;
 }
 
-static void join(Classes *c, Id a, Id b) {
-  a = find(c->parent, a);
-  b = find(c->parent, b);
-  if (a != b) c->parent[a > b ? a : b] = a < b ? a : b;
+static void join_in(Id *parent, Id a, Id b) {
+  a = find(parent, a);
+  b = find(parent, b);
+  if (a != b) parent[a > b ? a : b] = a < b ? a : b;
 }
+
+static void join(Classes *c, Id a, Id b) { join_in(c->parent, a, b); }
 
 static Id dim_node(const Classes *c, Id fn, Id value, uint32_t dim) {
   return c->value_base[fn] + value * MAX_RANK + dim;
@@ -26,6 +29,13 @@ Id class_of_dim(const Classes *c, Id fn, Id value, uint32_t dim) {
 }
 Id class_of_index(const Classes *c, Id fn, uint32_t stmt, uint32_t index) {
   return find(c->parent, index_node(c, fn, stmt, index));
+}
+
+Id local_class_of_dim(const Classes *c, Id fn, Id value, uint32_t dim) {
+  return find(c->local, dim_node(c, fn, value, dim));
+}
+Id local_class_of_index(const Classes *c, Id fn, uint32_t stmt, uint32_t index) {
+  return find(c->local, index_node(c, fn, stmt, index));
 }
 
 typedef struct Join {
@@ -50,7 +60,10 @@ static int main_index(const Module *m, const Stmt *s, Id sub) {
 static void join_sub(Join *j, Id value, uint32_t dim, Id sub) {
   const Module *m = j->c->m;
   int i = main_index(m, &m->fn.at[j->fn].stmt.at[j->stmt], sub);
-  if (i >= 0) join(j->c, dim_node(j->c, j->fn, value, dim), index_node(j->c, j->fn, j->stmt, (uint32_t)i));
+  if (i < 0) return;
+  Id a = dim_node(j->c, j->fn, value, dim), b = index_node(j->c, j->fn, j->stmt, (uint32_t)i);
+  join(j->c, a, b);
+  join_in(j->c->local, a, b);
 }
 
 static void join_read(const Module *m, Id read, void *ctx) {
@@ -88,6 +101,20 @@ static void join_call(Join *j, const Call *c) {
       join_dims(j, c->result[i].value, c->fn, g->result.at[i], c->result[i].mode == RES_SLICE);
 }
 
+// A derivative runs over what it is the derivative of, also where that is not read.
+static void join_derivatives(Classes *c, Id fn) {
+  const Fn *f = &c->m->fn.at[fn];
+  for (uint32_t i = 0; i < f->arg.n; i++) {
+    const Value *v = &f->value.at[f->arg.at[i]];
+    Id of = strncmp(v->name, "d.", 2) ? NONE : value_find(f, str_intern(v->name + 2));
+    if (of == NONE || f->value.at[of].rank != v->rank) continue;
+    for (uint32_t d = 0; d < v->rank; d++) {
+      join(c, dim_node(c, fn, of, d), dim_node(c, fn, f->arg.at[i], d));
+      join_in(c->local, dim_node(c, fn, of, d), dim_node(c, fn, f->arg.at[i], d));
+    }
+  }
+}
+
 static void join_fn(Classes *c, Id fn) {
   const Fn *f = &c->m->fn.at[fn];
   for (uint32_t i = 0; i < f->stmt.n; i++) {
@@ -95,6 +122,7 @@ static void join_fn(Classes *c, Id fn) {
     if (f->stmt.at[i].kind == ST_COMP) join_comp(&j, f, &f->stmt.at[i]);
     else if (f->stmt.at[i].call) join_call(&j, f->stmt.at[i].call);
   }
+  if (f->intrinsic) join_derivatives(c, fn);
 }
 
 static void mark_data(Classes *c, Id fn, uint32_t ndata) {
@@ -126,7 +154,8 @@ void classes_make(Classes *c, const Module *m) {
     n += m->fn.at[f].stmt.n * MAX_INDEX;
   }
   c->parent = NEWN(m->arena, Id, n + 1);
-  for (Id i = 0; i < n; i++) c->parent[i] = i;
+  c->local = NEWN(m->arena, Id, n + 1);
+  for (Id i = 0; i < n; i++) c->parent[i] = c->local[i] = i;
   c->batch = NEWN(m->arena, bool, n + 1);
   c->sequence = NEWN(m->arena, bool, n + 1);
   for (Id f = 0; f < m->fn.n; f++) join_fn(c, f);

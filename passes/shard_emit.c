@@ -128,15 +128,15 @@ static Id reach(Emit *e, Id slot, const Shard *to) {
 static Id need(Emit *e, Id slot, const Shard *to) {
   Shard first[MAX_AXIS];
   bool via = false;
+  memcpy(first, to, sizeof first);
   for (uint32_t a = 0; a < naxis(e); a++) {
-    const Decision *d = &e->it->done[a];
-    first[a] = to[a];
-    for (uint32_t k = 0; k < d->choice.nneed; k++) {
-      if (d->choice.need[k].slot != slot || !d->via[k] || !shard_same(d->need[k], to[a])) continue;
-      first[a] = shard_whole();
-      via = true;
-    }
+    if (!e->l->slot.at[slot].via[a] || to[a].kind != SHARD_SPLIT) continue;
+    for (uint32_t i = 0; i < e->version[slot].n; i++) // unless it is there so already
+      via |= !shard_same(e->version[slot].at[i].shard[a], to[a]);
+    first[a] = shard_whole();
   }
+  for (uint32_t i = 0; i < e->version[slot].n; i++)
+    if (same(e, e->version[slot].at[i].shard, to)) via = false;
   if (via) reach(e, slot, first);
   return reach(e, slot, to);
 }

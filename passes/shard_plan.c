@@ -120,18 +120,18 @@ static void replay_item(Replay *r, uint32_t i) {
   const Pick *p = &r->plan->pick[i];
   d->choice = it->kind == ITEM_RETURN ? returned(r, it) : it->choice.at[p->choice];
   d->need = NEWN(a, Shard, d->choice.nneed + 1);
-  d->via = NEWN(a, bool, d->choice.nneed + 1);
   d->out = NEWN(a, Shard, d->choice.nout + 1);
   for (uint32_t k = 0; k < d->choice.nneed; k++) {
     Need n = d->choice.need[k];
     d->need[k] = type_of(r, n);
-    d->via[k] = k < 32 && (p->via >> k & 1);
+    if (k < 32 && (p->via >> k & 1)) r->l->slot.at[n.slot].via[r->z->axis] = true;
     r->homes[n.slot] &= 1u << n.type | 1u;
   }
   for (uint32_t k = 0; k < d->choice.nout; k++) {
     Need n = d->choice.out[k];
     if (n.slot == NONE) continue;
     d->out[k] = type_of(r, n);
+    if (k < 32 && (p->made_via >> k & 1)) r->l->slot.at[n.slot].via[r->z->axis] = true;
     if (!it->to.at[k].add) continue;
     const Slot *q = &r->l->slot.at[n.slot];
     d->target = it->kind == ITEM_COMP ? q->type[p->target] : d->out[k];

@@ -1,20 +1,25 @@
-// A least plan for one level: dynamic programming over its items. A state is, for each slot that is
-// still of use, the set of types in which it is at hand (for a parameter: the types that it may still
-// live in), so that what was reduced or gathered once is not paid for again. Three things keep the
-// states few, and none of them loses the optimum:
-//   - a state is dropped if another, with conversions to all that the first has, costs no more;
-//   - a state is dropped if its cost and a lower bound of the rest are no less than a known plan's.
-//     The bound of the rest is the same problem from there on, with everything at hand in every type;
-//   - the known plan comes from a first run that keeps few states.
-// Costs compare lexicographically; that order is kept by sums, so bounds add up. The problem is solved
-// by their first components first, which makes many states equal, then among the plans that are least
-// by those.
+// A least plan for one level: dynamic programming over its items, in an order that keeps few slots
+// open at a time (the statements of a parameter, forward and backward, come close together, whatever
+// is between them in the program). A slot is open from the first to the last item that touches it. A
+// state is, for each open slot, two sets of types: those in which it is at hand, so that what was
+// reduced or gathered once is not paid for again; or, while the item that makes it is still to come,
+// those in which it is asked for. For a parameter it is the set of types that it may still live in.
+// Two things keep the states few, and neither loses the optimum:
+//   - a state is dropped if another, with conversions to all that the first has (and from all that it
+//     asks for), costs no more;
+//   - a state is dropped if its cost and the least of the remaining items are no less than a known
+//     plan's, which comes from a first run that keeps few states.
+// Costs compare lexicographically; that order is kept by sums.
 #include "passes/shard.h"
 
 #include <stdlib.h>
 
-enum { BEAM = 48, STATES = 30000, BOUND_STEP = 6, KEPT = 12, MENDS = 32, COARSE = 3 };
-#define UNKNOWN UINT32_MAX
+enum { BEAM = 48, STATES = 30000, KEPT = 48, MENDS = 32 };
+
+// The types in which a slot is at hand, and those in which it is asked for.
+typedef struct Set {
+  uint32_t have, ask;
+} Set;
 
 typedef struct Record {
   uint32_t back;
@@ -32,14 +37,14 @@ typedef struct State {
 typedef struct Frontier {
   uint32_t n, cap, width;
   State *state;
-  uint32_t *mask; // n rows of `width` sets, one for each slot alive
+  Set *set; // n rows of `width`, one for each open slot
   uint32_t *table, room; // hash table of rows, NONE where empty
 } Frontier;
 
-// What it costs to have all of `to` in a slot, given `from`.
+// What it costs to make of one slot's sets another's.
 typedef struct Mend {
-  uint32_t from, to;
-  bool ok;
+  Set from, to;
+  bool known, ok;
   Cost cost;
 } Mend;
 
@@ -47,23 +52,24 @@ typedef struct Search {
   Sharder *z;
   Level *l;
   const uint32_t *var; // types of the variables
-  uint32_t **alive, *nalive; // after each item, [0] before the first
+  uint32_t *order; // of the items
+  uint32_t **open, *nopen; // after each item in this order, [0] before the first
+  uint32_t *first, *last; // for each slot, the places in the order of the items that touch it
   Cost **conv; // for each slot, from * ntype + to
   bool **convertible;
   bool *rigid; // for each slot: what it has can't be converted
   Mend (*mend)[MENDS]; // for each slot, the last ones asked for
-  Cost *bound; // from each item on
-  int depth; // how many components of a cost count
-  bool limited, has_best;
-  Cost limit, best; // on the first COARSE components; the known plan
-  uint32_t from, keep; // first item; how many states to keep
+  Cost *bound; // of the items from each place on
+  bool has_best;
+  Cost best; // of the known plan
+  uint32_t keep; // states, at most
   bool exact;
-  uint32_t *work; // sets of all slots
+  Set *work; // of all slots
   Frontier now, next;
   VEC(Record) record;
   Arena *arena;
   // while expanding one state by one choice
-  uint32_t item, back, row;
+  uint32_t at, item, back; // place in the order; the item there
   Pick pick;
 } Search;
 
@@ -82,7 +88,7 @@ static const Cost *least_conv(const Search *s, Id slot, uint32_t set, uint32_t t
   for (uint32_t f = 0; set >> f; f++) {
     if (!(set >> f & 1)) continue;
     const Cost *c = conv_at(s, slot, f, to);
-    if (c && (!best || cost_order(c, best, NCOST) < 0)) best = c;
+    if (c && (!best || cost_order(c, best) < 0)) best = c;
   }
   return best;
 }
@@ -113,11 +119,11 @@ static int64_t resident(const Search *s, const Slot *q, uint32_t set) {
 
 // Narrows a parameter's homes to those in `to`.
 static bool narrow(Search *s, Id slot, uint32_t to, Cost *cost) {
-  uint32_t left = s->work[slot] & to;
+  uint32_t left = s->work[slot].have & to;
   const Slot *q = slot_at(s, slot);
   if (!left) return false;
-  if (q->counted) cost->at[COST_RESIDENT] += resident(s, q, left) - resident(s, q, s->work[slot]);
-  s->work[slot] = left;
+  if (q->counted) cost->at[COST_RESIDENT] += resident(s, q, left) - resident(s, q, s->work[slot].have);
+  s->work[slot].have = left;
   return true;
 }
 
@@ -125,12 +131,14 @@ static bool narrow(Search *s, Id slot, uint32_t to, Cost *cost) {
 
 static uint64_t mix(uint64_t h, uint64_t v) { return (h ^ v) * UINT64_C(0x9e3779b97f4a7c15) ^ (h >> 29); }
 
+static uint64_t hashed(Set s) { return (uint64_t)s.ask << 32 | s.have; }
+
 static void frontier_room(Frontier *f) {
   if (f->n < f->cap) return;
   f->cap = f->cap ? 2 * f->cap : 256;
   f->state = realloc(f->state, f->cap * sizeof *f->state);
-  f->mask = realloc(f->mask, (size_t)f->cap * (f->width + 1) * sizeof *f->mask);
-  CHECK(f->state && f->mask);
+  f->set = realloc(f->set, (size_t)f->cap * (f->width + 1) * sizeof *f->set);
+  CHECK(f->state && f->set);
 }
 
 static void frontier_rehash(Frontier *f) {
@@ -140,7 +148,7 @@ static void frontier_rehash(Frontier *f) {
   memset(f->table, 0xff, f->room * sizeof *f->table);
   for (uint32_t i = 0; i < f->n; i++) {
     uint64_t h = 1;
-    for (uint32_t k = 0; k < f->width; k++) h = mix(h, f->mask[(size_t)i * f->width + k]);
+    for (uint32_t k = 0; k < f->width; k++) h = mix(h, hashed(f->set[(size_t)i * f->width + k]));
     uint32_t at = (uint32_t)(h >> 20) & (f->room - 1);
     while (f->table[at] != NONE) at = (at + 1) & (f->room - 1);
     f->table[at] = i;
@@ -153,9 +161,9 @@ static void frontier_start(Frontier *f, uint32_t width) {
     f->width = width;
     f->cap = 0;
     free(f->state);
-    free(f->mask);
+    free(f->set);
     f->state = NULL;
-    f->mask = NULL;
+    f->set = NULL;
     frontier_room(f);
   }
   f->width = width;
@@ -164,13 +172,13 @@ static void frontier_start(Frontier *f, uint32_t width) {
 
 // The row that is the same as row f->n, or NONE after entering that.
 static uint32_t frontier_find(Frontier *f) {
-  const uint32_t *row = f->mask + (size_t)f->n * f->width;
+  const Set *row = f->set + (size_t)f->n * f->width;
   uint64_t h = 1;
   if (2 * f->n >= f->room) frontier_rehash(f);
-  for (uint32_t k = 0; k < f->width; k++) h = mix(h, row[k]);
+  for (uint32_t k = 0; k < f->width; k++) h = mix(h, hashed(row[k]));
   uint32_t at = (uint32_t)(h >> 20) & (f->room - 1);
   for (; f->table[at] != NONE; at = (at + 1) & (f->room - 1))
-    if (!memcmp(f->mask + (size_t)f->table[at] * f->width, row, f->width * sizeof *row)) return f->table[at];
+    if (!memcmp(f->set + (size_t)f->table[at] * f->width, row, f->width * sizeof *row)) return f->table[at];
   f->table[at] = f->n;
   return NONE;
 }
@@ -178,20 +186,19 @@ static uint32_t frontier_find(Frontier *f) {
 // Whether what costs so much after the item can still lead to a better plan than the known one.
 static bool hopeful(const Search *s, const Cost *cost) {
   Cost least = *cost;
-  cost_add(&least, &s->bound[s->item + 1]);
-  if (s->limited && cost_order(&least, &s->limit, COARSE) > 0) return false;
-  return !s->has_best || cost_order(&least, &s->best, s->depth) < 0;
+  cost_add(&least, &s->bound[s->at + 1]);
+  return !s->has_best || cost_order(&least, &s->best) < 0;
 }
 
 static void emit(Search *s, const Cost *cost) {
   Frontier *f = &s->next;
   if (!hopeful(s, cost)) return;
   frontier_room(f);
-  uint32_t *row = f->mask + (size_t)f->n * f->width;
-  for (uint32_t k = 0; k < f->width; k++) row[k] = s->work[s->alive[s->item + 1][k]];
+  Set *row = f->set + (size_t)f->n * f->width;
+  for (uint32_t k = 0; k < f->width; k++) row[k] = s->work[s->open[s->at + 1][k]];
   uint32_t old = frontier_find(f);
   State *to = &f->state[old == NONE ? f->n : old];
-  if (old != NONE && cost_order(&to->cost, cost, s->depth) <= 0) return;
+  if (old != NONE && cost_order(&to->cost, cost) <= 0) return;
   *to = (State){.cost = *cost, .back = s->back, .pick = s->pick};
   f->n += old == NONE;
 }
@@ -200,38 +207,84 @@ static void emit(Search *s, const Cost *cost) {
 
 static void do_outs(Search *s, const Choice *c, uint32_t k, Cost cost);
 
+// What it costs to have a slot that is made as `type` in all that is asked for, and by way of WHOLE
+// if `via`; false where that can't be. *have becomes what is at hand then.
+static bool provide(const Search *s, Id slot, uint32_t type, uint32_t ask, bool via, uint32_t *have, Cost *cost) {
+  *have = 1u << type;
+  if (via) ask |= 1u;
+  for (uint32_t t = 0; ask >> t; t++) { // WHOLE is type 0
+    if (!(ask >> t & 1) || (*have >> t & 1)) continue;
+    const Cost *c = is_partial(slot_at(s, slot), t) ? NULL : least_conv(s, slot, *have, t);
+    if (!c) return false;
+    cost_add(cost, c);
+    *have |= 1u << t;
+  }
+  return true;
+}
+
+// The k-th thing made takes `type`. Going through WHOLE costs no more than going to a split type
+// directly, if something else needs the whole.
+static void make(Search *s, const Choice *c, uint32_t k, uint32_t type, Cost cost) {
+  Id slot = c->out[k].slot;
+  Set old = s->work[slot];
+  bool splits = false;
+  for (uint32_t t = 1; old.ask >> t; t++) splits |= (old.ask >> t & 1) && t != type;
+  for (int via = 0; via < 2; via++) {
+    Cost all = cost;
+    Set new = {0, 0};
+    if (via && (!splits || !type || (old.ask & 1) || s->last[slot] <= s->at)) break;
+    if (!provide(s, slot, type, old.ask, via, &new.have, &all)) continue;
+    s->work[slot] = new;
+    if (via) s->pick.made_via |= 1u << k;
+    do_outs(s, c, k + 1, all);
+    s->pick.made_via &= ~(1u << k);
+    s->work[slot] = old;
+  }
+}
+
+// A gradient's type says where its parameter lives.
+static bool agree_home(Search *s, Id slot, uint32_t type, Cost *cost) {
+  const Slot *q = slot_at(s, slot);
+  bool split = q->type[type].kind == SHARD_SPLIT;
+  if (!q->grad) return true;
+  if (q->partner == NONE) return !split;
+  const Slot *p = slot_at(s, q->partner);
+  Shard at = split ? q->type[type] : shard_whole();
+  uint32_t home = slot_find(p, at);
+  if (p->is_fixed[s->z->axis]) return shard_same(p->fixed[s->z->axis], at);
+  return home < MAX_TYPES && (!is_homeless(s, q->partner) || narrow(s, q->partner, 1u << home, cost));
+}
+
+// What is left partial in a gradient is reduced once a step.
+static int64_t step_traffic(const Search *s, Id slot, uint32_t type) {
+  const Train *t = &s->z->m->train;
+  int64_t times = t->microbatch > 0 && t->batch > t->microbatch ? t->batch / t->microbatch : 1;
+  const Cost *conv = is_partial(slot_at(s, slot), type) ? conv_at(s, slot, type, 0) : NULL;
+  return conv ? conv->at[COST_COMM] / times : 0;
+}
+
 // The accumulator takes type `to`; the term comes as `from`.
 static void add_as(Search *s, const Choice *c, uint32_t k, uint32_t from, uint32_t to, Cost cost) {
   Id slot = c->out[k].slot;
   Slot *q = slot_at(s, slot);
-  uint32_t old = s->work[slot], old_home = q->partner == NONE ? 0 : s->work[q->partner];
+  Set home = {0, 0};
   if (from != to) {
-    bool masked = c->assign.kind == ASSIGN_NONE && q->type[from].kind == SHARD_WHOLE && is_partial(q, to);
     const Cost *conv = conv_at(s, slot, from, to);
-    if (masked) cost.at[COST_MASKS]++;
+    if (shard_added(c->assign, q->type[from], q->type[to])) cost.at[COST_MASKS] += q->type[from].kind == SHARD_WHOLE;
     else if (conv) cost_add(&cost, conv);
     else return;
   }
-  if (q->grad && q->partner != NONE) {
-    const Slot *p = slot_at(s, q->partner);
-    Shard at = q->type[to].kind == SHARD_SPLIT ? q->type[to] : shard_whole();
-    uint32_t home = slot_find(p, at);
-    if (p->is_fixed[s->z->axis] && !shard_same(p->fixed[s->z->axis], at)) return;
-    if (home == MAX_TYPES || (is_homeless(s, q->partner) && !narrow(s, q->partner, 1u << home, &cost))) return;
-  } else if (q->grad && q->type[to].kind == SHARD_SPLIT) {
-    return;
+  if (q->partner != NONE) home = s->work[q->partner];
+  if (agree_home(s, slot, to, &cost)) {
+    s->pick.target = to;
+    if (q->grad && !s->work[slot].have && is_partial(q, to)) {
+      cost.at[COST_MASKS]++; // rather than leave a gradient partial for elementwise work
+      cost.at[s->z->traffic] += step_traffic(s, slot, to);
+    }
+    if (s->work[slot].have) do_outs(s, c, k + 1, cost);
+    else make(s, c, k, to, cost);
   }
-  if (q->grad && !old && is_partial(q, to)) { // reduced once a step
-    const Train *t = &s->z->m->train;
-    int64_t times = t->microbatch > 0 && t->batch > t->microbatch ? t->batch / t->microbatch : 1;
-    const Cost *conv = conv_at(s, slot, to, 0);
-    if (conv) cost.at[s->z->traffic] += conv->at[COST_COMM] / times;
-  }
-  s->work[slot] = 1u << to;
-  s->pick.target = to;
-  do_outs(s, c, k + 1, cost);
-  s->work[slot] = old;
-  if (q->partner != NONE) s->work[q->partner] = old_home;
+  if (q->partner != NONE) s->work[q->partner] = home;
 }
 
 static void add_to(Search *s, const Choice *c, uint32_t k, Cost cost) {
@@ -242,46 +295,36 @@ static void add_to(Search *s, const Choice *c, uint32_t k, Cost cost) {
   for (uint32_t to = 0; to < q->ntype; to++) {
     if (call && to != from) continue;
     if (q->var != NONE && to != s->var[q->var]) continue;
-    if (s->work[slot] && s->work[slot] != 1u << to) continue;
+    if (s->work[slot].have && s->work[slot].have != 1u << to) continue;
     add_as(s, c, k, from, to, cost);
   }
 }
 
 static void do_outs(Search *s, const Choice *c, uint32_t k, Cost cost) {
   while (k < c->nout && c->out[k].slot == NONE) k++;
-  if (k == c->nout) {
-    emit(s, &cost);
-    return;
-  }
-  if (s->l->item.at[s->item].to.at[k].add) {
-    add_to(s, c, k, cost);
-    return;
-  }
-  Id slot = c->out[k].slot;
-  uint32_t old = s->work[slot];
-  s->work[slot] = 1u << c->out[k].type;
-  do_outs(s, c, k + 1, cost);
-  s->work[slot] = old;
+  if (k == c->nout) emit(s, &cost);
+  else if (s->l->item.at[s->item].to.at[k].add) add_to(s, c, k, cost);
+  else make(s, c, k, c->out[k].type, cost);
 }
 
 static void do_needs(Search *s, const Choice *c, uint32_t j, Cost cost);
 
 static void need_home(Search *s, const Choice *c, uint32_t j, Cost cost) {
   Id slot = c->need[j].slot;
-  uint32_t type = c->need[j].type, old = s->work[slot];
+  uint32_t type = c->need[j].type;
+  Set old = s->work[slot];
   if (is_partial(slot_at(s, slot), type)) return;
   if (narrow(s, slot, 1u << type | 1u, &cost)) do_needs(s, c, j + 1, cost);
   s->work[slot] = old;
 }
 
-// Reaching a split type through WHOLE costs no more than directly, if something else needs the whole.
 static void need_via(Search *s, const Choice *c, uint32_t j, Cost cost) {
   Id slot = c->need[j].slot;
-  uint32_t old = s->work[slot];
-  const Cost *conv = least_conv(s, slot, old, 0);
-  if (!conv || (old & 1) || slot_at(s, slot)->last <= s->item || j >= 32) return;
+  Set old = s->work[slot];
+  const Cost *conv = least_conv(s, slot, old.have, 0);
+  if (!conv || (old.have & 1) || s->last[slot] <= s->at) return;
   cost_add(&cost, conv);
-  s->work[slot] = old | 1u | 1u << c->need[j].type;
+  s->work[slot].have |= 1u | 1u << c->need[j].type;
   s->pick.via |= 1u << j;
   do_needs(s, c, j + 1, cost);
   s->pick.via &= ~(1u << j);
@@ -294,21 +337,28 @@ static void do_needs(Search *s, const Choice *c, uint32_t j, Cost cost) {
     return;
   }
   Id slot = c->need[j].slot;
-  uint32_t type = c->need[j].type, old = s->work[slot];
+  uint32_t type = c->need[j].type;
+  Set old = s->work[slot];
   if (is_homeless(s, slot)) {
     need_home(s, c, j, cost);
     return;
   }
-  if (old >> type & 1) {
+  if (!old.have) { // it is still to be made
+    s->work[slot].ask |= 1u << type;
+    do_needs(s, c, j + 1, cost);
+    s->work[slot] = old;
+    return;
+  }
+  if (old.have >> type & 1) {
     do_needs(s, c, j + 1, cost);
     return;
   }
   if (is_partial(slot_at(s, slot), type)) return;
-  const Cost *conv = least_conv(s, slot, old, type);
+  const Cost *conv = least_conv(s, slot, old.have, type);
   if (!conv || (conv->at[COST_COMM] && slot_at(s, slot)->still && !s->z->moves)) return;
-  if (type) need_via(s, c, j, cost);
+  if (type && j < 32) need_via(s, c, j, cost);
   cost_add(&cost, conv);
-  s->work[slot] = old | 1u << type;
+  s->work[slot].have |= 1u << type;
   do_needs(s, c, j + 1, cost);
   s->work[slot] = old;
 }
@@ -316,16 +366,16 @@ static void do_needs(Search *s, const Choice *c, uint32_t j, Cost cost) {
 // A repeat's choice goes on from what the earlier repeats of its cluster fixed; the last one pays.
 static bool enter_repeat(Search *s, const Item *it, const Choice *c, Cost *cost) {
   const Cluster *k = &s->l->cluster.at[it->cluster];
-  uint32_t before = s->work[k->memory], ways = 1;
+  uint32_t ways = 1;
   for (uint32_t i = 0; i < k->in->var.n; i++)
     if (k->in->var.at[i].repeat == it->at) ways *= k->in->var.at[i].type.n;
-  if (before != UNKNOWN && before != c->prefix / ways) return false;
+  if (s->work[k->memory].have != c->prefix / ways) return false;
   if (it->at + 1 == k->item.n) {
     const Plan *p = &k->plan[c->prefix];
     if (!p->ok) return false;
     for (int i = 0; i < NCOST; i++) cost->at[i] += p->cost.at[i] * k->in->count;
   }
-  s->work[k->memory] = c->prefix;
+  s->work[k->memory].have = c->prefix;
   return true;
 }
 
@@ -339,7 +389,7 @@ static void do_choice(Search *s, uint32_t number, const Choice *c, Cost cost) {
     return;
   }
   Id memory = s->l->cluster.at[it->cluster].memory;
-  uint32_t old = s->work[memory];
+  Set old = s->work[memory];
   if (enter_repeat(s, it, c, &cost)) do_needs(s, c, 0, cost);
   s->work[memory] = old;
 }
@@ -363,65 +413,70 @@ static Choice return_choice(const Search *s, const Item *it) {
 
 // ---- dropping states
 
-static bool mend_afresh(const Search *s, Id slot, uint32_t from, uint32_t to, Cost *cost) {
-  uint32_t lacks = to & ~from;
+// What is at hand in `from`, as much as in `to`; what is asked for, as little.
+static bool mend_afresh(const Search *s, Id slot, Set from, Set to, Cost *cost) {
   const Slot *q = slot_at(s, slot);
-  for (uint32_t t = 0; lacks >> t; t++) {
+  for (uint32_t t = 0, lacks = to.have & ~from.have; lacks >> t; t++) {
     if (!(lacks >> t & 1)) continue;
     if (is_homeless(s, slot)) { // it may live whole, and its gradient be gathered
       const Cost *c = conv_at(s, slot, t, 0);
-      if (!t || !(from & 1) || !c) return false;
+      if (!t || !(from.have & 1) || !c) return false;
       cost_add(cost, c);
       continue;
     }
-    const Cost *c = least_conv(s, slot, from, is_partial(q, t) && !(from & 1) ? 0 : t);
+    const Cost *c = least_conv(s, slot, from.have, is_partial(q, t) && !(from.have & 1) ? 0 : t);
     if (!c) return false;
     cost_add(cost, c);
-    from |= 1u << t;
+    from.have |= 1u << t;
+  }
+  for (uint32_t t = 0, more = from.ask & ~to.ask; more >> t; t++) {
+    const Cost *c = more >> t & 1 && !is_partial(q, t) ? least_conv(s, slot, to.ask, t) : NULL;
+    if (!(more >> t & 1)) continue;
+    if (!c) return false;
+    cost_add(cost, c);
   }
   return true;
 }
 
-// What it costs to have in slot all that `to` has, given `from`; NULL where that can't be.
-static const Cost *mend(const Search *s, Id slot, uint32_t from, uint32_t to) {
-  Mend *m = &s->mend[slot][(from * 31 + to * 7) % MENDS];
-  if (m->from != from || m->to != to) {
-    *m = (Mend){.from = from, .to = to};
+// What it costs to go on from sets `from` as one can from `to`; NULL where that can't be.
+static const Cost *mend(const Search *s, Id slot, Set from, Set to) {
+  Mend *m = &s->mend[slot][(from.have * 31 + to.have * 7 + from.ask * 5 + to.ask * 3) % MENDS];
+  if (!m->known || hashed(m->from) != hashed(from) || hashed(m->to) != hashed(to)) {
+    *m = (Mend){.from = from, .to = to, .known = true};
     m->ok = mend_afresh(s, slot, from, to, &m->cost);
   }
   return m->ok ? &m->cost : NULL;
 }
 
-static bool dominates(const Search *s, const Frontier *f, uint32_t a, uint32_t b, const uint32_t *alive) {
-  const uint32_t *x = f->mask + (size_t)a * f->width, *y = f->mask + (size_t)b * f->width;
+static bool dominates(const Search *s, const Frontier *f, uint32_t a, uint32_t b, const uint32_t *open) {
+  const Set *x = f->set + (size_t)a * f->width, *y = f->set + (size_t)b * f->width;
   Cost cost = f->state[a].cost;
   for (uint32_t k = 0; k < f->width; k++) {
-    if (x[k] == y[k]) continue;
-    if (s->rigid[alive[k]]) return false;
-    if (!(y[k] & ~x[k])) continue;
-    const Cost *more = mend(s, alive[k], x[k], y[k]);
+    if (x[k].have == y[k].have && x[k].ask == y[k].ask) continue;
+    if (s->rigid[open[k]]) return false;
+    const Cost *more = mend(s, open[k], x[k], y[k]);
     if (!more) return false;
     cost_add(&cost, more);
-    if (cost_order(&cost, &f->state[b].cost, s->depth) > 0) return false;
+    if (cost_order(&cost, &f->state[b].cost) > 0) return false;
   }
-  return cost_order(&cost, &f->state[b].cost, s->depth) <= 0;
+  return cost_order(&cost, &f->state[b].cost) <= 0;
 }
 
 // Order of trust: what is kept partial will have to be reduced.
-static void rank_state(const Search *s, Frontier *f, uint32_t i, const uint32_t *alive) {
+static void rank_state(const Search *s, Frontier *f, uint32_t i, const uint32_t *open) {
   State *st = &f->state[i];
   st->ahead = st->cost;
   st->group = 7;
   for (uint32_t k = 0; k < f->width; k++) {
-    uint32_t set = f->mask[(size_t)i * f->width + k];
-    const Slot *q = slot_at(s, alive[k]);
-    if (s->rigid[alive[k]]) {
+    uint32_t set = f->set[(size_t)i * f->width + k].have;
+    const Slot *q = slot_at(s, open[k]);
+    if (s->rigid[open[k]]) {
       st->group = mix(st->group, (uint64_t)k << 32 | set);
       continue;
     }
     bool partial = set != 0;
     for (uint32_t t = 0; t < q->ntype; t++) partial &= !(set >> t & 1) || is_partial(q, t);
-    const Cost *c = partial && !is_homeless(s, alive[k]) ? least_conv(s, alive[k], set, 0) : NULL;
+    const Cost *c = partial && !is_homeless(s, open[k]) ? least_conv(s, open[k], set, 0) : NULL;
     if (c) cost_add(&st->ahead, c);
   }
 }
@@ -429,12 +484,12 @@ static void rank_state(const Search *s, Frontier *f, uint32_t i, const uint32_t 
 static const Frontier *sorting;
 static int by_ahead(const void *a, const void *b) {
   uint32_t i = *(const uint32_t *)a, j = *(const uint32_t *)b;
-  int c = cost_order(&sorting->state[i].ahead, &sorting->state[j].ahead, NCOST);
+  int c = cost_order(&sorting->state[i].ahead, &sorting->state[j].ahead);
   return c ? c : i < j ? -1 : 1;
 }
 static int by_cost(const void *a, const void *b) {
   uint32_t i = *(const uint32_t *)a, j = *(const uint32_t *)b;
-  int c = cost_order(&sorting->state[i].cost, &sorting->state[j].cost, NCOST);
+  int c = cost_order(&sorting->state[i].cost, &sorting->state[j].cost);
   return c ? c : i < j ? -1 : 1;
 }
 
@@ -455,7 +510,7 @@ static uint32_t group_of(Groups *g, uint64_t key) {
 // Fills order[] with the states to keep, least first; returns how many.
 static uint32_t prune(Search *s, uint32_t *order) {
   Frontier *f = &s->next;
-  const uint32_t *alive = s->alive[s->item + 1];
+  const uint32_t *open = s->open[s->at + 1];
   Groups g = {.room = 64};
   while (g.room < 2 * f->n) g.room *= 2;
   g.key = calloc(g.room, sizeof *g.key);
@@ -463,7 +518,7 @@ static uint32_t prune(Search *s, uint32_t *order) {
   g.at = malloc((size_t)g.room * KEPT * sizeof *g.at);
   CHECK(g.key && g.n && g.at);
   for (uint32_t i = 0; i < f->n; i++) {
-    rank_state(s, f, i, alive);
+    rank_state(s, f, i, open);
     order[i] = i;
   }
   sorting = f;
@@ -472,7 +527,7 @@ static uint32_t prune(Search *s, uint32_t *order) {
   for (uint32_t i = 0; i < f->n; i++) {
     uint32_t b = order[i], at = group_of(&g, f->state[b].group);
     bool drop = false;
-    for (uint32_t k = 0; !drop && k < g.n[at]; k++) drop = dominates(s, f, g.at[at * KEPT + k], b, alive);
+    for (uint32_t k = 0; !drop && k < g.n[at]; k++) drop = dominates(s, f, g.at[at * KEPT + k], b, open);
     if (drop) continue;
     if (g.n[at] < KEPT) g.at[at * KEPT + g.n[at]++] = b;
     order[kept++] = b;
@@ -499,7 +554,7 @@ static void advance(Search *s) {
     PUSH(s->arena, s->record, (Record){st.back, st.pick});
     st.back = s->record.n - 1;
     to->state[i] = st;
-    memcpy(to->mask + (size_t)i * to->width, f->mask + (size_t)order[i] * f->width, f->width * sizeof *f->mask);
+    memcpy(to->set + (size_t)i * to->width, f->set + (size_t)order[i] * f->width, f->width * sizeof *f->set);
     to->n++;
   }
   free(order);
@@ -507,70 +562,55 @@ static void advance(Search *s) {
 
 // ---- a run
 
+static Set initial(const Search *s, Id slot) {
+  const Slot *q = slot_at(s, slot);
+  if (q->memory != NONE) return (Set){0, 0};
+  if (q->var != NONE && q->given) return (Set){1u << s->var[q->var], 0};
+  if (is_homeless(s, slot)) {
+    uint32_t set = 0;
+    for (uint32_t t = 0; t < q->ntype; t++)
+      if (!is_partial(q, t)) set |= 1u << t;
+    return (Set){set, 0};
+  }
+  if (q->grad || !q->given) return (Set){0, 0};
+  uint32_t t = q->is_fixed[s->z->axis] ? slot_find(q, q->fixed[s->z->axis]) : 0;
+  CHECK(t < MAX_TYPES);
+  return (Set){1u << t, 0};
+}
+
 static void step(Search *s) {
   const Item *it = &s->l->item.at[s->item];
   Choice back = return_choice(s, it);
   const Choice *choice = it->kind == ITEM_RETURN ? &back : it->choice.at;
   uint32_t n = it->kind == ITEM_RETURN ? 1 : it->choice.n;
-  frontier_start(&s->next, s->nalive[s->item + 1]);
+  frontier_start(&s->next, s->nopen[s->at + 1]);
+  for (uint32_t k = 0; k < s->l->slot.n; k++)
+    if (s->first[k] == s->at) s->work[k] = initial(s, k);
   for (uint32_t i = 0; i < s->now.n; i++) {
-    for (uint32_t k = 0; k < s->l->slot.n; k++) s->work[k] = 0;
     for (uint32_t k = 0; k < s->now.width; k++)
-      s->work[s->alive[s->item][k]] = s->now.mask[(size_t)i * s->now.width + k];
+      s->work[s->open[s->at][k]] = s->now.set[(size_t)i * s->now.width + k];
     s->back = s->now.state[i].back;
     for (uint32_t k = 0; k < n; k++) do_choice(s, k, &choice[k], s->now.state[i].cost);
   }
   advance(s);
 }
 
-static uint32_t all_types(const Slot *q, bool partial) {
-  uint32_t set = 0;
-  for (uint32_t t = 0; t < q->ntype; t++)
-    if (partial || !is_partial(q, t)) set |= 1u << t;
-  return set;
-}
-
-static bool adds_later(const Search *s, Id slot) {
-  for (uint32_t i = s->from; i < s->l->item.n; i++)
-    for (uint32_t k = 0; k < s->l->item.at[i].to.n; k++)
-      if (s->l->item.at[i].to.at[k].slot == slot && s->l->item.at[i].to.at[k].add) return true;
-  return false;
-}
-
-// What is at hand before item s->from: arguments as they come; of a later item, everything.
-static uint32_t initial(const Search *s, Id slot) {
-  const Slot *q = slot_at(s, slot);
-  if (q->memory != NONE) return s->from ? UNKNOWN : 0;
-  if (q->var != NONE) return 1u << s->var[q->var];
-  if (is_homeless(s, slot)) return all_types(q, false);
-  if (q->grad || adds_later(s, slot)) return 0;
-  if (q->is_fixed[s->z->axis]) {
-    uint32_t t = slot_find(q, q->fixed[s->z->axis]);
-    CHECK(t < MAX_TYPES);
-    return 1u << t;
-  }
-  return s->from && !q->whole ? all_types(q, true) : 1u;
-}
-
-static void start(Search *s) {
-  frontier_start(&s->now, s->nalive[s->from]);
-  frontier_room(&s->now);
-  s->now.n = 1;
-  for (uint32_t k = 0; k < s->now.width; k++) s->now.mask[k] = initial(s, s->alive[s->from][k]);
-  s->now.state[0] = (State){.back = NONE};
-}
-
 // The least state after the last item, or NULL.
-static const State *run(Search *s, uint32_t from, uint32_t keep) {
-  s->from = from;
+static const State *run(Search *s, uint32_t keep) {
   s->keep = keep;
   s->exact = true;
   s->record.n = 0;
-  start(s);
-  for (s->item = from; s->item < s->l->item.n && s->now.n; s->item++) step(s);
+  frontier_start(&s->now, 0);
+  frontier_room(&s->now);
+  s->now.n = 1;
+  s->now.state[0] = (State){.back = NONE};
+  for (s->at = 0; s->at < s->l->item.n && s->now.n; s->at++) {
+    s->item = s->order[s->at];
+    step(s);
+  }
   const State *best = NULL;
   for (uint32_t i = 0; i < s->now.n; i++)
-    if (!best || cost_order(&s->now.state[i].cost, &best->cost, s->depth) < 0) best = &s->now.state[i];
+    if (!best || cost_order(&s->now.state[i].cost, &best->cost) < 0) best = &s->now.state[i];
   return best;
 }
 
@@ -578,41 +618,24 @@ static void take(Search *s, const State *end, Plan *plan) {
   plan->ok = true;
   plan->cost = end->cost;
   uint32_t r = end->back;
-  for (uint32_t i = s->l->item.n; i-- > s->from;) {
-    plan->pick[i] = s->record.at[r].pick;
+  for (uint32_t i = s->l->item.n; i-- > 0;) {
+    plan->pick[s->order[i]] = s->record.at[r].pick;
     r = s->record.at[r].back;
   }
   s->has_best = true;
   s->best = end->cost;
 }
 
-// A plan from an item on, few states first; false where there is none.
-static bool solve_from(Search *s, uint32_t from, Plan *plan) {
-  *plan = (Plan){.pick = plan->pick};
-  s->has_best = false;
-  for (uint32_t keep = BEAM; keep <= STATES; keep *= 25) {
-    const State *end = run(s, from, keep);
-    bool exact = s->exact;
-    if (end) take(s, end, plan);
-    plan->exact = exact;
-    if (exact) break;
-  }
-  return plan->ok;
-}
-
 // ---- a level
 
-static void find_alive(Search *s) {
+static void find_open(Search *s) {
   const Level *l = s->l;
-  s->alive = NEWN(s->arena, uint32_t *, l->item.n + 1);
-  s->nalive = NEWN(s->arena, uint32_t, l->item.n + 1);
+  s->open = NEWN(s->arena, uint32_t *, l->item.n + 1);
+  s->nopen = NEWN(s->arena, uint32_t, l->item.n + 1);
   for (uint32_t i = 0; i <= l->item.n; i++) {
-    s->alive[i] = NEWN(s->arena, uint32_t, l->slot.n + 1);
-    for (uint32_t k = 0; k < l->slot.n; k++) {
-      const Slot *q = &l->slot.at[k];
-      if (q->first == NONE || q->last < i || (!q->given && q->first >= i)) continue;
-      s->alive[i][s->nalive[i]++] = k;
-    }
+    s->open[i] = NEWN(s->arena, uint32_t, l->slot.n + 1);
+    for (uint32_t k = 0; k < l->slot.n; k++)
+      if (s->first[k] != NONE && s->first[k] < i && s->last[k] >= i) s->open[i][s->nopen[i]++] = k;
   }
 }
 
@@ -634,39 +657,54 @@ static void find_conversions(Search *s) {
   }
 }
 
-// The bound from item i on is that from the next item for which one was found.
+// The least that an item itself costs.
+static Cost least_item(const Search *s, const Item *it) {
+  Cost least = {0};
+  const Cluster *c = it->kind == ITEM_REPEAT ? &s->l->cluster.at[it->cluster] : NULL;
+  for (uint32_t i = 0; !c && i < it->choice.n; i++)
+    if (!i || cost_order(&it->choice.at[i].cost, &least) < 0) least = it->choice.at[i].cost;
+  if (!c || it->at + 1 < c->item.n) return least;
+  bool any = false;
+  for (uint32_t i = 0; i < c->ncombo; i++) {
+    if (!c->plan[i].ok || (any && cost_order(&c->plan[i].cost, &least) >= 0)) continue;
+    least = c->plan[i].cost;
+    any = true;
+  }
+  for (int i = 0; i < NCOST; i++) least.at[i] *= c->in->count;
+  return least;
+}
+
 static void find_bounds(Search *s) {
   uint32_t n = s->l->item.n;
-  Plan rest = {.pick = NEWN(s->arena, Pick, n + 1)};
   s->bound = NEWN(s->arena, Cost, n + 2);
-  for (uint32_t i = n; i-- > 1;) {
+  for (uint32_t i = n; i-- > 0;) {
     s->bound[i] = s->bound[i + 1];
-    if ((n - i) % BOUND_STEP || !solve_from(s, i, &rest) || !rest.exact) continue;
-    s->bound[i] = rest.cost;
-    for (int k = COARSE; k < NCOST; k++) s->bound[i].at[k] = 0;
+    Cost least = least_item(s, &s->l->item.at[s->order[i]]);
+    cost_add(&s->bound[i], &least);
   }
-  s->bound[0] = s->bound[1];
 }
 
 Plan level_solve(Sharder *z, Level *l, const uint32_t *var) {
   Search s = {.z = z, .l = l, .var = var, .arena = arena_new()};
   Plan plan = {.pick = NEWN(z->m->arena, Pick, l->item.n + 1)};
-  s.work = NEWN(s.arena, uint32_t, l->slot.n + 1);
-  find_alive(&s);
+  s.work = NEWN(s.arena, Set, l->slot.n + 1);
+  s.order = NEWN(s.arena, uint32_t, l->item.n + 1);
+  s.first = NEWN(s.arena, uint32_t, l->slot.n + 1);
+  s.last = NEWN(s.arena, uint32_t, l->slot.n + 1);
+  level_order(s.arena, l, s.order, s.first, s.last);
+  find_open(&s);
   find_conversions(&s);
-  s.depth = COARSE;
   find_bounds(&s);
-  if (solve_from(&s, 0, &plan)) {
-    s.limited = plan.exact;
-    s.limit = plan.cost;
-    s.depth = NCOST;
-    solve_from(&s, 0, &plan);
+  for (uint32_t keep = BEAM; keep <= STATES && !plan.exact; keep *= 25) {
+    const State *end = run(&s, keep);
+    if (end) take(&s, end, &plan);
+    plan.exact = s.exact;
   }
   if (!plan.exact) z->cut = true;
   Frontier *f[] = {&s.now, &s.next};
   for (int i = 0; i < 2; i++) {
     free(f[i]->state);
-    free(f[i]->mask);
+    free(f[i]->set);
     free(f[i]->table);
   }
   arena_free(s.arena);
