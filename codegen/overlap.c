@@ -2,7 +2,8 @@
 //
 // does        puts a wait behind every collective: before the first kernel that needs its result or
 //             overwrites its operand, or at the end; kernels that need neither, nor anything that
-//             does, come before the wait
+//             does, come before the wait, and kernels that it does not need come after it: in a
+//             backward pass the products that make gradients of weights
 // requires    kernels in an order that is a valid schedule
 // guarantees  the same, with K_WAITs; kernels that depend on one another keep their order, as
 //             collectives do: all ranks post them alike
@@ -61,6 +62,31 @@ static bool conflicts(const Overlap *o, const Kernel *a, const Kernel *b) {
   return conflict(&x, &y);
 }
 
+// Whether kernel `at` of the list must come before some needed one.
+static bool is_needed(const Overlap *o, const Kernels *list, uint32_t at, const bool *needed,
+                      uint32_t end) {
+  for (uint32_t j = at + 1; j <= end; j++)
+    if (needed[j] && conflicts(o, &list->at[at], &list->at[j])) return true;
+  return false;
+}
+
+// Moves what collective `at` does not need, from kernel `from` on, behind it. Returns where the kernels
+// after those begin.
+static uint32_t post_early(const Overlap *o, Kernels *list, uint32_t from, uint32_t at) {
+  Arena *a = o->p->m->arena;
+  bool *needed = NEWN(a, bool, at + 1);
+  Kernels later = {0};
+  needed[at] = true;
+  for (uint32_t i = at; i-- > from;) needed[i] = is_needed(o, list, i, needed, at);
+  uint32_t n = from;
+  for (uint32_t i = from; i <= at; i++) {
+    if (needed[i]) list->at[n++] = list->at[i];
+    else PUSH(a, later, list->at[i]);
+  }
+  for (uint32_t i = 0; i < later.n; i++) list->at[n++] = later.at[i];
+  return n;
+}
+
 static void wait_for(Overlap *o, uint32_t pending) {
   uint32_t at = o->pending.at[pending];
   const Kernel *coll = &o->out.at[at];
@@ -109,6 +135,8 @@ void fuse_overlap(const Plan *p, FnPlan *fp) {
   Overlap o = {.p = p, .fp = fp, .f = &p->m->fn.at[fp->fn]};
   Kernels list = {fp->kernel.at, fp->kernel.n, fp->kernel.cap};
   if (!has_collectives(&list)) return;
+  for (uint32_t i = 0, from = 0; i < list.n; i++)
+    if (list.at[i].kind == K_COLL) from = post_early(&o, &list, from, i);
   while (list.n) {
     list = advance(&o, &list);
     if (list.n) wait_for_first(&o, &list);
