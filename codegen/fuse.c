@@ -73,7 +73,7 @@ static Str call_name(const Fuse *u, const Kernel *k) {
 }
 
 static Kernel library_kernel(Fuse *u, const Group *g) {
-  Kernel k = {.kind = g->kind, .fill = NONE, .gemm = g->gemm};
+  Kernel k = {.kind = g->kind, .fill = NONE, .gemm = g->gemm, .scan = g->scan};
   for (uint32_t i = 0; i < g->member.n; i++) PUSH(u->m->arena, k.stmt, g->member.at[i].stmt);
   k.name = call_name(u, &k);
   const Stmt *only = &u->f->stmt.at[k.stmt.at[0]];
@@ -83,6 +83,11 @@ static Kernel library_kernel(Fuse *u, const Group *g) {
   if (g->kind == K_INTRINSIC && match_intrinsic(u->m, u->f, &u->f->stmt.at[k.stmt.at[0]], &cost)) {
     k.bytes = cost.bytes;
     k.flops = cost.flops;
+  }
+  if (g->kind == K_SCAN) {
+    const Value *y = &u->f->value.at[u->f->stmt.at[k.stmt.at[0]].lhs];
+    k.flops = (double)value_count(y);
+    k.bytes = k.flops * dtype_size(y->type) * (g->scan.add ? 3 : 2);
   }
   if (g->kind != K_GEMM) return k;
   const GemmPlan *p = &g->gemm;

@@ -19,6 +19,7 @@ typedef struct Group {
   uint32_t ngrid;
   Id fill; // fills this value with zeros; no members
   GemmPlan gemm;
+  ScanPlan scan;
 } Group;
 
 typedef struct Fuse {
@@ -59,6 +60,9 @@ bool fuse_touches(const Fuse *u, const Stmt *s, Id buffer);
 
 // overlap.c: waits for collectives, and what runs before them
 void fuse_overlap(const Plan *p, FnPlan *fp);
+
+// scan.c: true if the statement is a running sum long enough for a pass of its own; fills *p
+bool match_scan(const Fuse *u, const Stmt *s, ScanPlan *p);
 
 // fuse_group.c: which statements share a kernel
 void fuse_groups(Fuse *u, const bool *skip);

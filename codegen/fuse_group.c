@@ -171,17 +171,23 @@ static void add_stmt(Fuse *u, Id *first, uint32_t stmt) {
     init = false;
   }
   GemmPlan gemm;
+  ScanPlan scan;
   bool product = match_gemm(u->m, u->f, u->fp->layout, s, &gemm);
+  bool running = !product && match_scan(u, s, &scan);
   uint32_t ngrid;
   Member x = alone(u, stmt, &ngrid);
   x.init = init;
-  if (!product && join_earlier(u, &x)) return;
-  uint32_t g = new_group(u, product ? K_GEMM : K_LOOPS);
+  if (!product && !running && join_earlier(u, &x)) return;
+  uint32_t g = new_group(u, product ? K_GEMM : running ? K_SCAN : K_LOOPS);
   Group *group = &u->group.at[g];
   group->ngrid = ngrid;
   if (product) {
     group->gemm = gemm;
     if (init) group->gemm.accumulate = false;
+  }
+  if (running) {
+    group->scan = scan;
+    if (init) group->scan.add = false;
   }
   PUSH(u->m->arena, group->member, x);
 }

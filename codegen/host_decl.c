@@ -60,6 +60,21 @@ static void print_gemm(Host *h, const Kernel *k) {
   buf_printf(h->out, "%s};\n", g->nbatch ? "}" : "");
 }
 
+static void print_scan(Host *h, const Kernel *k) {
+  const ScanPlan *p = &k->scan;
+  buf_printf(h->out,
+             "static const DtScan %s = {.n = %lld, .x = %lld, .y = %lld, .count = %lld, "
+             ".x_col = %lld, .y_col = %lld",
+             k->name, (long long)p->along.count, (long long)p->along.x, (long long)p->along.y,
+             (long long)p->column.count, (long long)p->column.x, (long long)p->column.y);
+  if (p->nloop) buf_printf(h->out, ",\n    .nloop = %u, .loop = {", p->nloop);
+  for (uint32_t i = 0; i < p->nloop; i++)
+    buf_printf(h->out, "%s{.count = %lld, .x = %lld, .y = %lld}", i ? ", " : "",
+               (long long)p->loop[i].count, (long long)p->loop[i].x, (long long)p->loop[i].y);
+  buf_printf(h->out, "%s%s%s%s};\n", p->nloop ? "}" : "", p->reverse ? ", .reverse = true" : "",
+             p->exclusive ? ", .exclusive = true" : "", p->add ? ", .add = true" : "");
+}
+
 void host_kernels(Host *h, Id fn) {
   const Fn *f = &h->m->fn.at[fn];
   for (uint32_t i = 0; i < h->p->fn[fn].kernel.n; i++) {
@@ -69,6 +84,7 @@ void host_kernels(Host *h, Id fn) {
     print_stmts(h, f, k);
     if (k->kind == K_LOOPS) buf_printf(h->out, "DT_KERNEL(%s);\n", k->name);
     if (k->kind == K_GEMM) print_gemm(h, k);
+    if (k->kind == K_SCAN) print_scan(h, k);
     if (k->kind == K_INTRINSIC) host_attention_shape(h, fn, k);
     buf_printf(h->out, "\n");
   }

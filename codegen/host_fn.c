@@ -81,6 +81,12 @@ static void print_gemm(HostFn *x, uint32_t kernel) {
   put_call(&x->body, 2, "dt_matmul", arg, 5, ";\n");
 }
 
+static void print_scan(HostFn *x, const Kernel *k) {
+  Str arg[] = {k->name, plus(pointer(x, k->scan.from), k->scan.from_offset),
+               plus(pointer(x, k->scan.to), k->scan.to_offset)};
+  put_call(&x->body, 2, "dt_scan", arg, 3, ";\n");
+}
+
 static void print_attention(HostFn *x, uint32_t kernel) {
   const Kernel *k = &x->fp->kernel.at[kernel];
   Id value[16];
@@ -346,6 +352,7 @@ static void print_body(HostFn *x) {
     switch (k->kind) {
     case K_LOOPS: print_loops(x, k); break;
     case K_GEMM: print_gemm(x, i); break;
+    case K_SCAN: print_scan(x, k); break;
     case K_INTRINSIC: print_attention(x, i); break;
     case K_CALL: print_call(x, i); break;
     case K_COLL: print_coll(x, i); break;

@@ -17,6 +17,7 @@ typedef struct Layout {
 typedef enum KernelKind {
   K_LOOPS, // fused comprehensions, printed as loops
   K_GEMM, // one matrix product, handed to the library
+  K_SCAN, // a running sum, handed to the runtime
   K_INTRINSIC, // a call of an intrinsic with a hand-written implementation
   K_CALL, // a call or repeat of a function with its own kernels
   K_COLL, // posts a collective
@@ -32,6 +33,18 @@ typedef struct GemmPlan {
   struct { int64_t count, a, b, c; } batch[4];
   bool accumulate; // C += (beta 1)
 } GemmPlan;
+
+// y (= | +=) running sums of x: DtScan of runtime/cpu/scan.h
+typedef struct ScanDim {
+  int64_t count, x, y;
+} ScanDim;
+typedef struct ScanPlan {
+  Id from, to; // buffers of x and y
+  int64_t from_offset, to_offset;
+  ScanDim along, column, loop[7];
+  uint32_t nloop;
+  bool reverse, exclusive, add;
+} ScanPlan;
 
 // A buffer that a K_LOOPS kernel writes and one that it reads, of equal size, which may share storage if
 // nothing reads `in` after this kernel: at each grid point, every read of in's elements there comes
@@ -51,6 +64,7 @@ typedef struct Kernel {
   int64_t grid, chunk; // parallel iterations, and how many make one task (a function of sizes only)
   double bytes, flops;
   GemmPlan gemm; // K_GEMM
+  ScanPlan scan; // K_SCAN
   // K_LOOPS: how the statements run. A kernel without statements fills the buffer `fill` with zeros
   // (an accumulator whose first += does not write every element once); else fill is NONE.
   struct Loops *loops; // codegen/loops.h
@@ -61,7 +75,7 @@ typedef struct Kernel {
 
 // Whether emitted code has something by the kernel's name.
 static inline bool kernel_is_named(const Kernel *k) {
-  return k->kind == K_LOOPS || k->kind == K_GEMM || k->kind == K_INTRINSIC;
+  return k->kind == K_LOOPS || k->kind == K_GEMM || k->kind == K_SCAN || k->kind == K_INTRINSIC;
 }
 
 typedef struct FnPlan {

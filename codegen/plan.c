@@ -125,6 +125,10 @@ void kernel_touch(const Plan *p, Id fn, const Kernel *k, TouchVisit *visit, void
     visit(layout[p->m->fn.at[fn].stmt.at[k->stmt.at[0]].from].buffer, false, ctx);
     visit(layout[p->m->fn.at[fn].stmt.at[k->stmt.at[0]].lhs].buffer, true, ctx);
     return;
+  case K_SCAN:
+    visit(k->scan.from, false, ctx);
+    visit(k->scan.to, true, ctx);
+    return;
   case K_INTRINSIC:
   case K_CALL: touch_call(layout, p->m->fn.at[fn].stmt.at[k->stmt.at[0]].call, visit, ctx); return;
   }

@@ -3,8 +3,9 @@
 #include "codegen/loops.h"
 #include "ir/text.h"
 
-static const char *const kind_name[] = {"loops",      "matrix product", "intrinsic", "call",
-                                        "collective", "wait for"};
+static const char *const kind_name[] = {"loops",     "matrix product", "running sum",
+                                        "intrinsic", "call",           "collective",
+                                        "wait for"};
 
 static void print_amount(Buf *b, double v, const char *unit) {
   static const char *const prefix[] = {"", "k", "M", "G", "T"};

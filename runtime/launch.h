@@ -4,6 +4,7 @@
 
 #include "runtime/cpu/attention.h"
 #include "runtime/cpu/gemm.h"
+#include "runtime/cpu/scan.h"
 #include "runtime/parallel.h"
 #include "runtime/trace.h"
 
@@ -46,6 +47,11 @@ void dt_layer_reduce(const struct DtCall *call, int stack, int64_t layer);
 // A matrix product of the shape `gemm` (a DtGemm): c = beta * c + a * b.
 #define dt_matmul(gemm, a, b, c, beta)                                                             \
   DT_TRACED(gemm, _Generic((c), float *: dt_gemm_f32, double *: dt_gemm_f64)(&gemm, a, b, c, beta))
+
+// Running sums of the shape `scan` (a DtScan): y from x.
+#define dt_scan(scan, x, y)                                                                        \
+  DT_TRACED(scan, _Generic((y), float *: dt_scan_f32, double *: dt_scan_f64,                       \
+                           int32_t *: dt_scan_i32)(&scan, x, y))
 
 // Attention of the shape `shape` (a DtAttention), and its derivative.
 #define dt_attend(shape, q, k, v, o, lse)                                                          \

@@ -87,6 +87,28 @@ static void gemm_run(const Run *r, const Fn *f, const GemmPlan *g, void **base, 
   }
 }
 
+static void scan_run(const Run *r, const Fn *f, const ScanPlan *p, void **base) {
+  const Value *v = &f->value.at[p->to];
+  int64_t points = p->column.count;
+  for (uint32_t k = 0; k < p->nloop; k++) points *= p->loop[k].count;
+  for (int64_t t = 0; t < points; t++) {
+    int64_t rest = t / p->column.count, c = t % p->column.count;
+    int64_t x = p->from_offset + c * p->column.x, y = p->to_offset + c * p->column.y;
+    for (uint32_t k = 0; k < p->nloop; rest /= p->loop[k++].count) {
+      x += rest % p->loop[k].count * p->loop[k].x;
+      y += rest % p->loop[k].count * p->loop[k].y;
+    }
+    double sum = 0;
+    for (int64_t i = 0; i < p->along.count; i++) {
+      int64_t at = p->reverse ? p->along.count - 1 - i : i, to = y + at * p->along.y;
+      double before = sum;
+      sum += get(r, v, base[p->from], x + at * p->along.x);
+      put(v, base[p->to], to,
+          (p->exclusive ? before : sum) + (p->add ? get(r, v, base[p->to], to) : 0));
+    }
+  }
+}
+
 // Tasks from the last to the first: their order must not matter.
 static bool loops_run(const Run *r, const Kernel *k, void **base) {
   KernelFn *fn = (KernelFn *)dlsym(r->so, str_printf("kernel.%s", k->name));
@@ -164,6 +186,7 @@ static bool fn_run(const Run *r, Id fn, void **arg, void **result) {
     const Kernel *k = &fp->kernel.at[i];
     if (k->kind == K_LOOPS) ok = loops_run(r, k, base);
     else if (k->kind == K_GEMM) gemm_run(r, f, &k->gemm, base, fp->layout);
+    else if (k->kind == K_SCAN) scan_run(r, f, &k->scan, base);
     else if (k->kind == K_CALL) ok = call_run(r, f, &f->stmt.at[k->stmt.at[0]], base, fp->layout);
     else ok = false;
   }

@@ -397,6 +397,47 @@ static void gen_repeat(Gen *g) {
   know(g, mine);
 }
 
+// A running sum along a new dimension, long enough to be a pass of its own: of f[i] * x, say.
+static void gen_running_sum(Gen *g) {
+  static const int64_t extents[] = {64, 67, 80};
+  static const Op compare[] = {OP_LE, OP_LT, OP_GE, OP_GT};
+  const Known *x = pick_known(g, SC_REAL);
+  Comp c = comp_new(g);
+  Split s = {0};
+  Id sub[MAX_RANK], read[MAX_RANK];
+  if (!x || x->rank >= 3) return;
+  Known from = *x, k = *x;
+  int64_t n = extents[rng_below(&g->r, 3)], count = 1;
+  uint32_t at = rng_below(&g->r, x->rank + 1);
+  for (uint32_t d = 0; d < x->rank; d++) count *= dim_extent(&x->dim[d]);
+  if (count * n > 2000) return;
+  Module *m = g->m;
+  for (uint32_t d = 0; d <= x->rank; d++) {
+    k.dim[d] = d == at ? (Dim){1, {n}} : (Dim){1, {dim_extent(&x->dim[d - (d > at)])}};
+    s.index[d] = (Index){.name = str_printf("s%u", d), .extent = dim_extent(&k.dim[d])};
+    s.place[d] = sub[d] = ex_index(m, d);
+    if (d != at) read[d - (d > at)] = sub[d];
+  }
+  k.rank = s.nfree = c.n = x->rank + 1;
+  Id i = sub[at], j = ex_index(m, k.rank), e = ex_read(m, gen_fn(g), from.id, read);
+  Id factor = ex1(m, OP_TO_REAL, ex2(m, OP_SUB, ex2(m, OP_MOD, i, ex_int(m, 5)), ex_int(m, 2)));
+  k.size = from.size * 2;
+  add_comp(&c, &k, "spread", sub, &s, RED_NONE, ex2(m, OP_MUL, factor, e));
+  Id spread = k.id, body;
+  s.index[k.rank] = (Index){.name = str_intern("t"), .extent = n};
+  s.place[k.rank] = j;
+  c.n++;
+  sub[at] = j;
+  e = ex_read(m, gen_fn(g), spread, sub);
+  sub[at] = i;
+  bool swap = rng_chance(&g->r, 50);
+  body = ex2(m, compare[rng_below(&g->r, 4)], swap ? i : j, swap ? j : i);
+  body = ex3(m, OP_WHERE, body, e, ex_real(m, 0));
+  k.size *= (double)n;
+  if (k.size > most_size(g)) return;
+  add_comp(&c, &k, "running", sub, &s, RED_SUM, body);
+}
+
 static void gen_statement(Gen *g, int depth) {
   uint32_t what = rng_below(&g->r, 100);
   if (what < 8) gen_int_comp(g);
@@ -404,6 +445,7 @@ static void gen_statement(Gen *g, int depth) {
   else if (what < 26) gen_scatter(g);
   else if (what < 33 && depth > 0) gen_call(g);
   else if (what < 42 && depth > 0) gen_repeat(g);
+  else if (what < 45) gen_running_sum(g);
   else gen_real_comp(g);
 }
 
