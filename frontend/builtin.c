@@ -1,6 +1,8 @@
 // Functions of whole tensors that are sugar for comprehensions: pad, slice, concat, cumsum, topk.
 #include "frontend/front.h"
 
+#include <float.h>
+
 typedef struct Tb { // a builtin while it is expanded: x's elements are at index[0 .. rank)
   Fb *fb;
   St st;
@@ -164,26 +166,39 @@ static uint32_t cumsum(Tb *b, Id loc, Id *out) {
   return finish(b, RED_SUM, body, out);
 }
 
-// The position of the greatest element that is not one of found[0 .. n).
-static Id next_top(Tb *x, const Id *found, uint32_t n, Str name, Id loc) {
+// Whether each element is found[0] or in `before`, those found earlier.
+static Id taken_with(Tb *x, Id before, Id found, Str name, Id loc) {
   Module *m = x->fb->fr->m;
   Tb b;
   start(&b, x->fb, x->x, name, loc);
   uint32_t last = b.s.rank - 1;
-  Id j = ex_index(m, last), taken = NONE, out;
-  for (uint32_t k = 0; k < n; k++) {
-    Id same = ex2(m, OP_EQ, j, ex_read(m, &b.fb->fn, found[k], b.t.sub));
-    taken = taken == NONE ? same : ex2(m, OP_OR, taken, same);
-  }
+  b.t.shape.type = DT_BOOL;
+  Id e = ex2(m, OP_EQ, ex_index(m, last), ex_read(m, &b.fb->fn, found, b.t.sub)), out;
+  if (before != NONE) e = ex2(m, OP_OR, ex_read(m, &b.fb->fn, before, b.t.sub), e);
+  return finish(&b, RED_NONE, e, &out) ? out : NONE;
+}
+
+// The position of the greatest element that is not taken. Elements that are the least there is are
+// still greater than those that are taken.
+static Id next_top(Tb *x, Id taken, Str name, Id loc) {
+  Module *m = x->fb->fr->m;
+  Tb b;
+  Id out;
+  start(&b, x->fb, x->x, name, loc);
   Id body = ex_read(m, &b.fb->fn, b.x, b.t.sub);
-  Id least = b.s.type == DT_I32 ? ex_int(m, INT32_MIN) : ex_real(m, -__builtin_inf());
-  if (taken != NONE) body = ex3(m, OP_WHERE, taken, least, body);
-  b.s.rank = b.t.shape.rank = last;
+  bool integer = b.s.type == DT_I32;
+  if (taken != NONE) {
+    Id least = integer ? ex_int(m, INT32_MIN + 1) : ex_real(m, -FLT_MAX);
+    Id less = integer ? ex_int(m, INT32_MIN) : ex_real(m, -__builtin_inf());
+    body = ex3(m, OP_WHERE, ex_read(m, &b.fb->fn, taken, b.t.sub), less,
+               ex2(m, OP_MAX, body, least));
+  }
+  b.s.rank = b.t.shape.rank = b.s.rank - 1;
   return finish(&b, RED_ARGMAX, body, &out) ? out : NONE;
 }
 
 // values, positions = topk(x, k): the k greatest along the last axis, greatest first, each found
-// by an argmax that leaves out those before it. Values are picked by comparison, not by a gather:
+// by an argmax that leaves out those before it: k passes over a row, in one kernel. Values are picked by comparison, not by a gather:
 // their derivative then needs no scatter.
 static uint32_t topk(Tb *b, int64_t k, Str name, Id loc, Id *out, uint32_t max) {
   enum { MAX_TOP = 64 };
@@ -200,9 +215,12 @@ static uint32_t topk(Tb *b, int64_t k, Str name, Id loc, Id *out, uint32_t max) 
     err(fr, loc, "'topk' gives values and positions; take them with two names: v, i = topk(x, k)");
     return 0;
   }
-  for (uint32_t r = 0; r < k; r++)
-    if ((found[r] = next_top(b, found, r, str_printf("%s.top%u", name, r + 1), loc)) == NONE)
-      return 0;
+  Id taken = NONE;
+  for (uint32_t r = 0; r < k; r++) {
+    if (r) taken = taken_with(b, taken, found[r - 1], str_printf("%s.taken%u", name, r), loc);
+    found[r] = next_top(b, taken, str_printf("%s.top%u", name, r + 1), loc);
+    if (found[r] == NONE || (r && taken == NONE)) return 0;
+  }
   Tb p, v;
   start(&p, b->fb, b->x, str_printf("%s.position", name), loc);
   p.axis = last;
