@@ -257,7 +257,8 @@ static void add_axes(Job *j) {
   struct { const char *name; int64_t size; } axis[] = {{"tp", j->o->tp}, {"cp", j->o->cp}};
   for (int i = 0; i < 2; i++)
     if (axis[i].size > 1)
-      PUSH(j->a, j->m->axis, ((Axis){.name = str_intern(axis[i].name), .size = axis[i].size}));
+      PUSH(j->a, j->m->axis, ((Axis){.name = str_intern(axis[i].name), .size = axis[i].size,
+                                     .sequence = i == 0 && j->o->sequence}));
 }
 
 // The last pass that is needed for what was asked.

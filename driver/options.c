@@ -8,7 +8,7 @@
 // One row an option: letter or number, long name, argument (NULL: none), help. --help prints the rows
 // in this order.
 enum {
-  OPT_TARGET = 256, OPT_ARCH, OPT_TP, OPT_PP, OPT_CP, OPT_EP, OPT_ZERO, OPT_ZERO_GROUP, OPT_ACCUMULATE, OPT_GATHER, OPT_SCHEDULE, OPT_PRECISION,
+  OPT_TARGET = 256, OPT_ARCH, OPT_TP, OPT_PP, OPT_CP, OPT_SEQUENCE, OPT_EP, OPT_ZERO, OPT_ZERO_GROUP, OPT_ACCUMULATE, OPT_GATHER, OPT_SCHEDULE, OPT_PRECISION,
   OPT_CHECKPOINT, OPT_EMIT, OPT_DUMP, OPT_RUN, OPT_CHECK, OPT_INTERPRET, OPT_STEPS, OPT_REPORT,
   OPT_MEMORY, OPT_DETERMINISTIC, OPT_DP, OPT_GLOBAL_BATCH, OPT_SAVE_TEMPS, OPT_TIME, OPT_HELP
 };
@@ -28,6 +28,7 @@ static const Row rows[] = {
     {OPT_TP, "tp", "N", "tensor-parallel degree: ranks that share a layer's\nproducts"},
     {OPT_PP, "pp", "N", "pipeline stages (this version: 1)"},
     {OPT_CP, "cp", "N", "context-parallel degree: ranks that share a\nsequence"},
+    {OPT_SEQUENCE, "sequence-parallel", NULL, "with --tp: norms and residuals are cut along the\nsequence"},
     {OPT_EP, "ep", "N", "expert-parallel degree (this version: 1)"},
     {OPT_ZERO, "zero", "0|1|2|3", "what data-parallel ranks keep a part of: 1 the\noptimizer's state, 2 gradients too, 3 parameters too"},
     {OPT_ZERO_GROUP, "zero-group", "N", "cut within groups of N ranks, and keep the same\nparts in each group (default: one group)"},
@@ -129,6 +130,7 @@ static int set_word(Str *to, const char *name, const char *v) {
 // What one option means for another.
 static int combine(Options *o) {
   if (o->gather && o->zero < 3) return usage("--gather is for --zero 3, which keeps parameters in parts");
+  if (o->sequence && o->tp < 2) return usage("--sequence-parallel is for --tp 2 or more");
   if (o->dp && !o->report && !o->interpret)
     return usage("--dp is for --report and --interpret: a launch finds the data-parallel degree itself");
   o->accumulate_each = o->accumulate ? !strcmp(o->accumulate, "each") : o->zero >= 2;
@@ -155,6 +157,7 @@ static int set(Options *o, Arena *a, int key, const char *v) {
   case OPT_TP: return degree("tp", v, &o->tp);
   case OPT_PP: return one_only("pp", v, "1");
   case OPT_CP: return degree("cp", v, &o->cp);
+  case OPT_SEQUENCE: o->sequence = true; return 0;
   case OPT_EP: return one_only("ep", v, "1");
   case OPT_DP: return positive(v, &o->dp) && o->dp <= 4096 ? 0 : usage("--dp %s: expected a number of ranks", v);
   case OPT_ZERO:

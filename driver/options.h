@@ -22,6 +22,7 @@ typedef struct Options {
   int64_t memory; // bytes, 0: no limit
   int64_t global_batch, steps; // 0: as the model says
   int64_t tp, cp; // 0: 1
+  bool sequence; // --sequence-parallel
   int64_t zero, zero_group, dp; // group 0: all ranks; dp 0: not given
   Str accumulate, gather; // "once", "each"; NULL: not given
   bool accumulate_each, gather_once; // what they come to

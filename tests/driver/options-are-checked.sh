@@ -9,6 +9,8 @@ expect 2 "$DTC" --precison fp32 x.dt
 says "did you mean '--precision'" err.txt
 expect 2 "$DTC" x.dt --tp 0
 says "expected a number of ranks" err.txt
+expect 2 "$DTC" x.dt --sequence-parallel
+says "for --tp 2" err.txt
 expect 2 "$DTC" x.dt --ep 2
 says "one rank" err.txt
 expect 2 "$DTC" x.dt --zero 4
