@@ -83,6 +83,22 @@ bool pipeline_run(Module *m, const PipelineOptions *o) {
   return ok;
 }
 
+// Whether ranks exchange something in the module: what the passes up to `shard` do not know of.
+static bool is_cut(const Module *m) {
+  for (Id f = 0; f < m->fn.n; f++)
+    for (uint32_t i = 0; i < m->fn.at[f].stmt.n; i++) {
+      StmtKind k = m->fn.at[f].stmt.at[i].kind;
+      if (k == ST_CONVERT || k == ST_COLL) return true;
+    }
+  return m->spmd;
+}
+
+static bool comes_before_shard(const Pass *pass) {
+  for (const Pass *p = pass_table; strcmp(p->name, "shard"); p++)
+    if (p == pass) return strcmp(p->name, "simplify") != 0;
+  return false;
+}
+
 bool pipeline_run_named(Module *m, Str names, const PipelineOptions *o, Str *unknown) {
   Buf before = {0};
   bool ok = true;
@@ -93,7 +109,11 @@ bool pipeline_run_named(Module *m, Str names, const PipelineOptions *o, Str *unk
     for (int i = 0; i < pass_count; i++)
       if (strlen(pass_table[i].name) == n && !strncmp(pass_table[i].name, p, n)) pass = &pass_table[i];
     if (!pass) *unknown = str_internn(p, n);
-    ok = pass && run_one(m, pass, o, false, &before);
+    if (pass && comes_before_shard(pass) && is_cut(m)) {
+      diag_error(m->src, 0, "pass %s is for programs of one rank, and this one is cut over a mesh", pass->name);
+      ok = false;
+    }
+    ok = ok && pass && run_one(m, pass, o, false, &before);
   }
   buf_free(&before);
   return ok;

@@ -9,6 +9,7 @@
 //       reals folded in the precision that the program computes in. Nothing is folded that may be
 //       NaN or infinite (x * 0).
 // Invalidates: positions of statements and values.
+#include "ir/layout.h"
 #include "passes/bounds.h"
 #include "passes/passes.h"
 #include "passes/util.h"
@@ -290,8 +291,24 @@ static bool constant_body(const Module *m, Id e) {
   return ex_is(m, e, OP_REAL) || ex_is(m, e, OP_INT) || ex_is(m, e, OP_BOOL);
 }
 
+static bool same_layout(const Simplify *p, const Stmt *a, const Stmt *b) {
+  const Value *x = &p->f->value.at[a->lhs], *y = &p->f->value.at[b->lhs];
+  for (uint32_t i = 0; i < p->m->axis.n; i++) {
+    Assign g = a->assign[i], h = b->assign[i];
+    if (g.kind != h.kind || g.index != h.index || g.block != h.block) return false;
+  }
+  return layout_same(p->m, x->shard, y->shard);
+}
+
+// A constant is whole: a part of it on each rank is something else.
+static bool is_whole(const Simplify *p, const Value *v) {
+  static const Shard whole[MAX_AXIS];
+  return layout_same(p->m, v->shard, whole);
+}
+
 static bool same_statement(const Simplify *p, const Stmt *a, const Stmt *b) {
   const Value *x = &p->f->value.at[a->lhs], *y = &p->f->value.at[b->lhs];
+  if (!same_layout(p, a, b)) return false;
   if (a->red != b->red || a->nfree != b->nfree || a->nindex != b->nindex || a->body != b->body)
     return false;
   if (x->type != y->type || x->rank != y->rank ||
@@ -329,6 +346,10 @@ static void simplify_left(Simplify *p, Stmt *s) {
 
 static void simplify_stmt(Simplify *p, uint32_t at) {
   Stmt *s = &p->f->stmt.at[at];
+  if (s->kind == ST_CONVERT || s->kind == ST_COLL) {
+    if (p->same[s->from] != NONE) s->from = p->same[s->from];
+    return;
+  }
   if (s->kind != ST_COMP) {
     for (uint32_t i = 0; i < s->call->narg; i++) {
       Id v = s->call->arg[i].value;
@@ -340,7 +361,7 @@ static void simplify_stmt(Simplify *p, uint32_t at) {
   simplify_left(p, s);
   find_same(p, at);
   const Value *v = &p->f->value.at[s->lhs];
-  if (s->acc || s->red != RED_NONE || !constant_body(p->m, s->body)) return;
+  if (s->acc || s->red != RED_NONE || !constant_body(p->m, s->body) || !is_whole(p, v)) return;
   Id e = s->body;
   if (v->type == DT_F32 && ex_is(p->m, e, OP_REAL)) e = ex_real(p->m, (float)ex(p->m, e)->real);
   if (v->type != DT_BF16 && v->type != DT_F16) p->constant[s->lhs] = e;
