@@ -2,8 +2,9 @@
 //
 //   q[b, t, h, e] = qkv[b, t, 0, h, e]      q lies in qkv's storage (forward view)
 //   dqkv[b, t, 0, h, e] += dq[b, t, h, e]   dq lies in dqkv's, if it is made here (reverse view)
-//   dqkv[b, t, c, h, e] = where(0 == c, dq[b, t, h, e], 0.0) + where(1 == c, dk[b, t, h, e], 0.0) + ..
-//                                           likewise all of them, if they fill it (assembly)
+//   dqkv[b, t, c, h, e] = where(0 == c, dq[b, t, h, e], 0.0) + where(1 == c, dk[b, t, h, e], 0.0)
+//                         + where(2 == c, dv[b, t, h, e], 0.0)
+//                                           likewise all of them, as they fill it (assembly)
 //
 // Such a statement gets no kernel. A view's last dimension stays contiguous: consumers read it
 // along that.
@@ -262,7 +263,8 @@ static bool add_pieces(const Fuse *u, const Stmt *s, Id e, Assembly *a) {
 
 // Every piece is made where it belongs, and the statement has nothing left to do.
 static bool assembled(Fuse *u, const Stmt *s) {
-  if (s->kind != ST_COMP || s->acc || s->red != RED_NONE || !fuse_whole(u->m, u->f, s)) return false;
+  if (s->kind != ST_COMP || s->acc || s->red != RED_NONE) return false;
+  if (!fuse_whole(u->m, u->f, s)) return false;
   const Value *v = &u->f->value.at[s->lhs];
   if (v->role != ROLE_LOCAL || u->alias[s->lhs] != NONE || is_actual(u, s->lhs)) return false;
   for (uint32_t i = 0; i < u->f->stmt.n; i++)

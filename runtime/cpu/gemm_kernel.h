@@ -66,7 +66,7 @@ DT_FN static inline void DT_NAME(transpose_mr)(V row[MR], DT_REAL *to) {
 
 // Writes the transpose of a square of vectors: row p of it goes to to[p * stride ..].
 #if DT_LEVEL == 4 && !DT_F64
-// Within quarters of 128 bits first, then whole quarters: twice as fast as permutations of all lanes.
+// Within quarters of 128 bits first, then whole quarters: faster than permutations of all lanes.
 DT_FN static inline void DT_NAME(transpose_lanes)(V row[16], DT_REAL *to, int64_t stride) {
   V t[16];
 #pragma GCC unroll 8
@@ -198,8 +198,8 @@ typedef struct {
 
 // The micro-kernel: C[MR, nv vectors] = beta * C + MR rows of A times a strip of B. A's strides are
 // any: packed, or as it lies. `to` of row stride `row` is C, or a buffer where the tile hangs over
-// C's edge. `ahead` is the tile of C that comes next: a row of it is asked for at a time, since C is
-// not in the caches and a burst of misses would hold up A and B. B as it lies is asked for some
+// C's edge. `ahead` is the tile of C that comes next: a row of it is asked for at a time, since C
+// is not in the caches and a burst of misses would hold up A and B. B as it lies is asked for some
 // rows ahead: its lines are far apart.
 #define DT_MICRO(name, nv, packing)                                                                \
   DT_FN static void DT_NAME(name##nv)(int64_t k, const DT_REAL *a, int64_t a_row, int64_t a_col,   \
@@ -292,8 +292,8 @@ typedef struct {
 } DT_NAME(BlockA);
 #define BlockA DT_NAME(BlockA)
 
-// A block of B in strips of b_k rows, at least as many as are summed; `from` as in StripB, a block's
-// first rows of A then pack it.
+// A block of B in strips of b_k rows, at least as many as are summed; `from` as in StripB: the
+// block's first rows of A then pack it.
 #define BlockB StripB
 
 // C[m, n] = beta * C + a block of A times a block of B.

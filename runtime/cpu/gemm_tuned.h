@@ -28,9 +28,9 @@ typedef struct {
   int64_t tile_m, tile_n; // oneDNN's tiles, at most
 } GemmRule;
 
-// Measured by bench/gemm.c on AVX-512 (doc/measurements.md), on an Intel processor of family 6, model
-// 207: a B of contiguous columns costs oneDNN more to pack than it gains, and so does an A of long
-// contiguous columns or a deep one.
+// Measured by bench/gemm.c on AVX-512 (doc/measurements.md), on an Intel processor of family 6,
+// model 207: a B of contiguous columns costs oneDNN more to pack than it gains, and so does an A of
+// long contiguous columns or a deep one.
 static const GemmRule gemm_f32_rule[] = {
     {1 << GEMM_NT | 1 << GEMM_TT, 0, 0, 0, false, 512, 768},
     {1 << GEMM_TN, 2048, 0, 512, false, 512, 768},
