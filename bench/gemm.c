@@ -64,7 +64,7 @@ static void compute(const Way *w, const DtGemm *g, const float *a, const float *
                     float beta) {
   dt_gemm_use(w->use);
   DtGemmLibrary library = {dt_gemm_dnnl(), w->m, w->n};
-  if (w->m) dt_gemm_run(g, a, b, c, beta, false, &library);
+  if (w->m) dt_gemm_run(g, a, b, c, beta, NULL, false, &library);
   else dt_gemm_f32(g, a, b, c, beta);
 }
 

@@ -42,8 +42,8 @@ static double time_shape(const Variant *v, const GemmShape *s, GemmCut cut, bool
   double best = 1e9;
   for (int i = 0; i < 3; i++) {
     double t = now();
-    if (f64) v->tile64(&g, &cut, s->m, s->n, a, b, c, 1, buffer, &none);
-    else v->tile32(&g, &cut, s->m, s->n, a, b, c, 1, buffer, &none);
+    if (f64) v->tile64(&g, &cut, s->m, s->n, a, b, c, 1, buffer, NULL, &none);
+    else v->tile32(&g, &cut, s->m, s->n, a, b, c, 1, buffer, NULL, &none);
     if ((t = now() - t) < best) best = t;
   }
   free(a), free(b), free(c);

@@ -194,6 +194,7 @@ bool match_gemm(const Module *m, const Fn *f, const Layout *layout, const Stmt *
       .b_offset = p.b.base,
       .c_offset = p.c.base,
       .accumulate = s->acc,
+      .bias = NONE,
   };
   for (int k = 0; k < NCLASS; k++) merge(&p.of[k]);
   Dim columns;

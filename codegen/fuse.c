@@ -67,7 +67,7 @@ static bool *outside_values(const Fuse *u) {
 }
 
 static Str call_name(const Fuse *u, const Kernel *k) {
-  const Stmt *s = &u->f->stmt.at[k->stmt.at[0]];
+  const Stmt *s = &u->f->stmt.at[k->stmt.at[k->stmt.n - 1]];
   if (s->call) return str_printf("%s_%s", u->f->name, u->m->fn.at[s->call->fn].name);
   return str_printf("%s_%s", u->f->name, u->f->value.at[s->lhs].name);
 }
@@ -142,6 +142,7 @@ static void plan_function(Plan *p, Id id) {
   for (uint32_t i = 0; i < u.f->alias.n; i++) u.alias[u.f->result.at[i]] = u.f->alias.at[i];
   bool *skip = NEWN(m->arena, bool, u.f->stmt.n);
   fuse_layouts(&u, skip);
+  fuse_biases(&u, skip);
   fuse_groups(&u, skip);
   bool *outside = outside_values(&u);
   for (uint32_t i = 0; i < u.group.n; i++) {

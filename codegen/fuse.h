@@ -22,6 +22,13 @@ typedef struct Group {
   ScanPlan scan;
 } Group;
 
+// The statement that adds a bias to a product, and the bias; stmt NONE: there is none.
+typedef struct BiasOf {
+  uint32_t stmt;
+  Id value;
+  int64_t offset;
+} BiasOf;
+
 typedef struct Fuse {
   Module *m;
   Fn *f;
@@ -29,10 +36,14 @@ typedef struct Fuse {
   VEC(Group) group;
   Id *alias; // for each value: the argument whose storage it takes over, or NONE
   bool *pieces; // accumulators whose every += may store: together they write each element once
+  BiasOf *bias; // for each statement, if it is a product
 } Fuse;
 
 // fuse_view.c: layouts, renaming statements as views (marks those statements in `skip`)
 void fuse_layouts(Fuse *u, bool *skip);
+
+// fuse_bias.c: products that a bias is added to; marks what adds it in `skip`
+void fuse_biases(Fuse *u, bool *skip);
 
 // fuse_vec.c: the vector index of a statement with a reduction, from the statement alone; and costs
 uint8_t fuse_vec(const Fuse *u, const Stmt *s);

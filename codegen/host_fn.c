@@ -75,6 +75,14 @@ static void print_gemm(HostFn *x, uint32_t kernel) {
   x->beta_used |= stores;
   const Layout *l = x->fp->layout;
   const char *beta = g->accumulate ? "1" : "0";
+  if (g->bias != NONE) {
+    Str with[] = {k->name, plus(pointer(x, l[g->a].buffer), g->a_offset),
+                  plus(pointer(x, l[g->b].buffer), g->b_offset),
+                  plus(pointer(x, l[g->bias].buffer), g->bias_offset),
+                  plus(pointer(x, l[g->c].buffer), g->c_offset)};
+    put_call(&x->body, 2, "dt_matmul_bias", with, 5, ";\n");
+    return;
+  }
   Str arg[] = {k->name, plus(pointer(x, l[g->a].buffer), g->a_offset),
                plus(pointer(x, l[g->b].buffer), g->b_offset),
                plus(pointer(x, l[g->c].buffer), g->c_offset), stores ? "beta" : beta};

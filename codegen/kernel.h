@@ -32,6 +32,8 @@ typedef struct GemmPlan {
   uint32_t nbatch;
   struct { int64_t count, a, b, c; } batch[4];
   bool accumulate; // C += (beta 1)
+  Id bias; // one for each column, added to C when the product is done; NONE: nothing is
+  int64_t bias_offset;
 } GemmPlan;
 
 // y (= | +=) running sums of x: DtScan of runtime/cpu/scan.h

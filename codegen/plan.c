@@ -118,6 +118,7 @@ void kernel_touch(const Plan *p, Id fn, const Kernel *k, TouchVisit *visit, void
   case K_GEMM:
     visit(layout[k->gemm.a].buffer, false, ctx);
     visit(layout[k->gemm.b].buffer, false, ctx);
+    if (k->gemm.bias != NONE) visit(layout[k->gemm.bias].buffer, false, ctx);
     visit(layout[k->gemm.c].buffer, true, ctx);
     return;
   case K_COLL:

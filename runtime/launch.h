@@ -48,6 +48,11 @@ void dt_layer_reduce(const struct DtCall *call, int stack, int64_t layer);
 #define dt_matmul(gemm, a, b, c, beta)                                                             \
   DT_TRACED(gemm, _Generic((c), float *: dt_gemm_f32, double *: dt_gemm_f64)(&gemm, a, b, c, beta))
 
+// c = a * b + bias, one of it for each column of c.
+#define dt_matmul_bias(gemm, a, b, bias, c)                                                        \
+  DT_TRACED(gemm, _Generic((c), float *: dt_gemm_bias_f32, double *: dt_gemm_bias_f64)(            \
+                      &gemm, a, b, bias, c))
+
 // Running sums of the shape `scan` (a DtScan): y from x.
 #define dt_scan(scan, x, y)                                                                        \
   DT_TRACED(scan, _Generic((y), float *: dt_scan_f32, double *: dt_scan_f64,                       \

@@ -57,9 +57,12 @@ typedef struct {
 #endif
 
 typedef void TileF32(const DtGemm *, const GemmCut *, int64_t m, int64_t n, const float *,
-                     const float *, float *, float, float *, const GemmNext *);
+                     const float *, float *, float, float *, const float *bias, const GemmNext *);
 typedef void TileF64(const DtGemm *, const GemmCut *, int64_t m, int64_t n, const double *,
-                     const double *, double *, double, double *, const GemmNext *);
+                     const double *, double *, double, double *, const double *bias,
+                     const GemmNext *);
+typedef void BiasF32(int64_t m, int64_t n, float *, int64_t row, const float *bias);
+typedef void BiasF64(int64_t m, int64_t n, double *, int64_t row, const double *bias);
 
 // What a level offers: micro-kernel tiles (mr x nr), blocks and the function, for each type.
 typedef struct {
@@ -67,12 +70,17 @@ typedef struct {
   GemmCut cut32, cut64;
   TileF32 *tile32;
   TileF64 *tile64;
+  BiasF32 *bias32;
+  BiasF64 *bias64;
 } Variant;
 
-static const Variant baseline = {4, 8, 4, DT_GEMM_F32_V1, DT_GEMM_F64_V1, tile_f32_v1, tile_f64_v1};
+static const Variant baseline = {4, 8, 4, DT_GEMM_F32_V1, DT_GEMM_F64_V1,
+                                 tile_f32_v1, tile_f64_v1, add_bias_f32_v1, add_bias_f64_v1};
 #if defined(__x86_64__)
-static const Variant avx2 = {4, 24, 12, DT_GEMM_F32_V3, DT_GEMM_F64_V3, tile_f32_v3, tile_f64_v3};
-static const Variant avx512 = {8, 48, 24, DT_GEMM_F32_V4, DT_GEMM_F64_V4, tile_f32_v4, tile_f64_v4};
+static const Variant avx2 = {4, 24, 12, DT_GEMM_F32_V3, DT_GEMM_F64_V3,
+                             tile_f32_v3, tile_f64_v3, add_bias_f32_v3, add_bias_f64_v3};
+static const Variant avx512 = {8, 48, 24, DT_GEMM_F32_V4, DT_GEMM_F64_V4,
+                               tile_f32_v4, tile_f64_v4, add_bias_f32_v4, add_bias_f64_v4};
 #endif
 
 static const Variant *variant(void) {
@@ -89,6 +97,7 @@ typedef struct {
   const DtGemm *g;
   const void *a, *b;
   void *c;
+  const void *bias; // or NULL
   double beta;
   bool f64;
   const DtGemmLibrary *library; // NULL: our own kernel
@@ -135,12 +144,13 @@ static void clear_tile(const Job *j, int64_t at, int64_t m, int64_t n) {
 // Where a task's tile of C and its operands start, for the first of the products that add up.
 typedef struct {
   int64_t m, n, a, b, c;
+  int64_t col; // of C, and of the bias
 } Task;
 
 static Task task_at(const Job *j, int64_t task) {
   const DtGemm *g = j->g;
   int64_t col = task % j->tiles_n * j->nt, row = task / j->tiles_n % j->tiles_m * j->mt;
-  Task t = {.m = min(j->mt, g->m - row), .n = min(j->nt, g->n - col)};
+  Task t = {.m = min(j->mt, g->m - row), .n = min(j->nt, g->n - col), .col = col};
   t.a = row * g->a_row, t.b = col * g->b_col, t.c = row * g->c_row + col;
   batch_offset(g, true, task / j->tiles_n / j->tiles_m, &t.a, &t.b, &t.c);
   return t;
@@ -150,6 +160,15 @@ static const void *element(const Job *j, const void *p, int64_t at) {
   return (const char *)p + at * (int64_t)(j->f64 ? sizeof(double) : sizeof(float));
 }
 
+// What the tile's own product has not added: after a library's, or an empty sum.
+static void add_bias(const Job *j, const Task *t) {
+  int64_t row = j->g->c_row;
+  if (!j->bias) return;
+  if (j->f64)
+    j->v->bias64(t->m, t->n, (double *)j->c + t->c, row, (const double *)j->bias + t->col);
+  else j->v->bias32(t->m, t->n, (float *)j->c + t->c, row, (const float *)j->bias + t->col);
+}
+
 static void run_task(const Job *j, int64_t task) {
   const DtGemm *g = j->g;
   int64_t apart, together;
@@ -157,6 +176,7 @@ static void run_task(const Job *j, int64_t task) {
   count_products(g, &apart, &together);
   if (g->k <= 0 || together <= 0) {
     clear_tile(j, t.c, t.m, t.n);
+    add_bias(j, &t);
     return;
   }
   GemmNext next = {0};
@@ -171,16 +191,18 @@ static void run_task(const Job *j, int64_t task) {
     int64_t a = t.a, b = t.b, c = t.c;
     double beta = i == 0 ? j->beta : 1;
     batch_offset(g, false, i, &a, &b, &c);
+    const void *bias = j->bias && i == together - 1 ? element(j, j->bias, t.col) : NULL;
     if (j->library)
       j->library->tile(g, t.m, t.n, (const float *)j->a + a, (const float *)j->b + b,
                        (float *)j->c + c, (float)beta);
     else if (j->f64)
       j->v->tile64(g, &j->cut, t.m, t.n, (const double *)j->a + a, (const double *)j->b + b,
-                   (double *)j->c + c, beta, buffer, &next);
+                   (double *)j->c + c, beta, buffer, bias, &next);
     else
       j->v->tile32(g, &j->cut, t.m, t.n, (const float *)j->a + a, (const float *)j->b + b,
-                   (float *)j->c + c, (float)beta, buffer, &next);
+                   (float *)j->c + c, (float)beta, buffer, bias, &next);
   }
+  if (j->library) add_bias(j, &t);
 }
 
 static void run_tasks(void *const *arg, int64_t begin, int64_t end) {
@@ -237,9 +259,10 @@ static void cut_library_tiles(Job *j, int64_t products) {
   j->tiles_n = (g->n + j->nt - 1) / j->nt;
 }
 
-void dt_gemm_run(const DtGemm *g, const void *a, const void *b, void *c, double beta, bool f64,
-                 const DtGemmLibrary *library) {
-  Job j = {.g = g, .a = a, .b = b, .c = c, .beta = beta, .f64 = f64, .library = library};
+void dt_gemm_run(const DtGemm *g, const void *a, const void *b, void *c, double beta,
+                 const void *bias, bool f64, const DtGemmLibrary *library) {
+  Job j = {.g = g, .a = a, .b = b, .c = c, .bias = bias, .beta = beta, .f64 = f64,
+           .library = library};
   int64_t apart, together;
   j.v = variant();
   j.cut = f64 ? j.v->cut64 : j.v->cut32;
@@ -252,5 +275,10 @@ void dt_gemm_run(const DtGemm *g, const void *a, const void *b, void *c, double 
 }
 
 void dt_gemm_f64(const DtGemm *g, const double *a, const double *b, double *c, double beta) {
-  dt_gemm_run(g, a, b, c, beta, true, NULL);
+  dt_gemm_run(g, a, b, c, beta, NULL, true, NULL);
+}
+
+void dt_gemm_bias_f64(const DtGemm *g, const double *a, const double *b, const double *bias,
+                      double *c) {
+  dt_gemm_run(g, a, b, c, 0, bias, true, NULL);
 }

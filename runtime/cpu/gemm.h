@@ -27,6 +27,11 @@ typedef struct {
 void dt_gemm_f32(const DtGemm *g, const float *a, const float *b, float *c, float beta);
 void dt_gemm_f64(const DtGemm *g, const double *a, const double *b, double *c, double beta);
 
+// C[m, n] = A[m, k] * B[k, n] + bias[n]: the product is rounded before the bias is added.
+void dt_gemm_bias_f32(const DtGemm *g, const float *a, const float *b, const float *bias, float *c);
+void dt_gemm_bias_f64(const DtGemm *g, const double *a, const double *b, const double *bias,
+                      double *c);
+
 // What computes products in float: as the tuned table says (gemm_tuned.h), or, for tests and
 // measurements, one implementation wherever it can. Without a call the environment variable DT_GEMM
 // says ("dnnl" or "own"), else the table. Returns what is taken: DT_GEMM_OWN where oneDNN is asked

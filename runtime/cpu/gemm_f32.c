@@ -94,12 +94,19 @@ static bool take_library(const DtGemm *g, DtGemmUse use, const GemmRule *rule) {
   return rule->dnnl && !dt_cpu_level_fixed() && dt_gemm_dnnl();
 }
 
-void dt_gemm_f32(const DtGemm *g, const float *a, const float *b, float *c, float beta) {
+static void run(const DtGemm *g, const float *a, const float *b, float *c, float beta,
+                const float *bias) {
   const GemmRule *rule = rule_for(g);
-  if (!take_library(g, use_now(), rule)) {
-    dt_gemm_run(g, a, b, c, beta, false, NULL);
-    return;
-  }
-  DtGemmLibrary library = {dt_gemm_dnnl(), rule->tile_m, rule->tile_n};
-  dt_gemm_run(g, a, b, c, beta, false, &library);
+  bool take = take_library(g, use_now(), rule);
+  DtGemmLibrary library = {take ? dt_gemm_dnnl() : NULL, rule->tile_m, rule->tile_n};
+  dt_gemm_run(g, a, b, c, beta, bias, false, take ? &library : NULL);
+}
+
+void dt_gemm_f32(const DtGemm *g, const float *a, const float *b, float *c, float beta) {
+  run(g, a, b, c, beta, NULL);
+}
+
+void dt_gemm_bias_f32(const DtGemm *g, const float *a, const float *b, const float *bias,
+                      float *c) {
+  run(g, a, b, c, 0, bias);
 }

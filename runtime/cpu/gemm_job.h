@@ -18,9 +18,9 @@ typedef struct {
   int64_t m, n;
 } DtGemmLibrary;
 
-// All of g. library NULL: our own kernel. fp64 has no library.
-void dt_gemm_run(const DtGemm *g, const void *a, const void *b, void *c, double beta, bool f64,
-                 const DtGemmLibrary *library);
+// All of g, and then + bias unless it is NULL. library NULL: our own kernel. fp64 has no library.
+void dt_gemm_run(const DtGemm *g, const void *a, const void *b, void *c, double beta,
+                 const void *bias, bool f64, const DtGemmLibrary *library);
 
 // oneDNN's product, or NULL where this build has no oneDNN, or one that cannot be kept to the
 // calling thread.

@@ -238,8 +238,51 @@ static void check_named_processor(void) {
   free(own), free(named), free(o.a);
 }
 
+// With a bias: the bits of the product, and then of the addition.
+static void check_bias_of(const DtGemm *g, const char *name) {
+  int64_t na = extent_of(g, 'a'), nb = extent_of(g, 'b'), nc = extent_of(g, 'c');
+  float *a = malloc((size_t)na * sizeof *a), *b = malloc((size_t)nb * sizeof *b),
+        *bias = malloc((size_t)g->n * sizeof *bias);
+  float *plain = calloc((size_t)nc, sizeof *plain), *biased = calloc((size_t)nc, sizeof *biased);
+  for (int64_t i = 0; i < na; i++) a[i] = (float)random_unit();
+  for (int64_t i = 0; i < nb; i++) b[i] = (float)random_unit();
+  for (int64_t i = 0; i < g->n; i++) bias[i] = (float)random_unit();
+  dt_gemm_f32(g, a, b, plain, 0);
+  dt_gemm_bias_f32(g, a, b, bias, biased);
+  for (int64_t i = 0; i < g->m; i++)
+    for (int64_t j = 0; j < g->n; j++) plain[i * g->c_row + j] += bias[j];
+  if (memcmp(plain, biased, (size_t)nc * sizeof *plain) != 0) {
+    printf("%s: the bias is not added once to the product\n", name);
+    failures++;
+  }
+  free(a), free(b), free(bias), free(plain), free(biased);
+}
+
+static void check_bias(void) {
+  static const int levels[] = {1, 3, 4};
+  DtGemm g[] = {plain(211, 397, 700, "NN"), plain(37, 61, 29, "TT"), plain(1, 9, 257, "NT"),
+                plain(600, 800, 300, "TN"), plain(5, 6, 0, "NN"), plain(40, 50, 64, "NN")};
+  g[5].nbatch = 1, g[5].batch[0].count = 3, g[5].batch[0].a = 40 * 64, g[5].batch[0].b = 64 * 50;
+  dt_gemm_use(DT_GEMM_OWN);
+  for (int l = 0; l < 3; l++)
+    for (int i = 0; i < 6 && dt_cpu_level(levels[l]) == levels[l]; i++) check_bias_of(&g[i], "own");
+  dt_cpu_level(0);
+  dt_gemm_use(DT_GEMM_DNNL);
+  for (int i = 0; i < 6; i++) check_bias_of(&g[i], "oneDNN");
+  dt_gemm_use(DT_GEMM_TABLE);
+  double a[12] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, b[8] = {1, 1, 1, 1, 2, 2, 2, 2},
+         bias[2] = {0.5, 7}, c[6];
+  DtGemm h = plain(3, 2, 4, "NN");
+  dt_gemm_bias_f64(&h, a, b, bias, c);
+  if (c[0] != 17.5 || c[5] != 72) {
+    printf("fp64 with a bias: %g %g\n", c[0], c[5]);
+    failures++;
+  }
+}
+
 int main(void) {
   check_extents();
+  check_bias();
   check_named_processor();
   check_strides();
   dt_parallel_done();

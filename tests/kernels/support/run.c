@@ -81,8 +81,9 @@ static void gemm_run(const Run *r, const Fn *f, const GemmPlan *g, void **base, 
           sum += get(r, v, base[l[g->a].buffer], a + row * g->a_row + k * g->a_col) *
                  get(r, v, base[l[g->b].buffer], b + k * g->b_row + col * g->b_col);
         int64_t at = c + row * g->c_row + col;
-        put(v, base[l[g->c].buffer], at,
-            sum + (g->accumulate ? get(r, v, base[l[g->c].buffer], at) : 0));
+        if (g->accumulate) sum += get(r, v, base[l[g->c].buffer], at);
+        if (g->bias != NONE) sum += get(r, v, base[l[g->bias].buffer], g->bias_offset + col);
+        put(v, base[l[g->c].buffer], at, sum);
       }
   }
 }
