@@ -278,7 +278,7 @@ static void add_as(Search *s, const Choice *c, uint32_t k, uint32_t from, uint32
   if (agree_home(s, slot, to, &cost)) {
     s->pick.target = to;
     if (q->grad && !s->work[slot].have && is_partial(q, to)) {
-      cost.at[COST_MASKS]++; // rather than leave a gradient partial for elementwise work
+      cost.at[s->z->collectives]++;
       cost.at[s->z->traffic] += step_traffic(s, slot, to);
     }
     if (s->work[slot].have) do_outs(s, c, k + 1, cost);

@@ -132,8 +132,131 @@ static bool check_small(int i, const Mesh *k) {
   return ok;
 }
 
+// ---- what they exchange
+
+// Collectives of one function, and what else its conversions are.
+typedef struct Counts {
+  int all_reduce, all_reduce_max, reduce_scatter, all_gather, all_to_all;
+} Counts;
+
+static void count_convert(const Module *m, const Fn *f, const Stmt *s, Counts *c) {
+  for (uint32_t a = 0; a < m->axis.n; a++) {
+    Shard from = f->value.at[s->from].shard[a], to = f->value.at[s->lhs].shard[a];
+    if (shard_same(from, to) || from.kind == SHARD_WHOLE) continue;
+    bool split = to.kind == SHARD_SPLIT;
+    if (from.kind == SHARD_SPLIT) ++*(split ? &c->all_to_all : &c->all_gather);
+    else if (split) c->reduce_scatter++;
+    else ++*(from.op == RED_SUM ? &c->all_reduce : &c->all_reduce_max);
+  }
+}
+
+static Counts count(const Module *m, Id fn) {
+  Counts c = {0};
+  const Fn *f = &m->fn.at[fn];
+  for (uint32_t i = 0; i < f->stmt.n; i++)
+    if (f->stmt.at[i].kind == ST_CONVERT) count_convert(m, f, &f->stmt.at[i], &c);
+  return c;
+}
+
+// Gradients that the step leaves partial.
+static int partial_gradients(const Module *m) {
+  const Fn *f = &m->fn.at[m->entry[ENTRY_STEP]];
+  int n = 0;
+  for (uint32_t i = 0; i < f->arg.n; i++) n += f->value.at[f->arg.at[i]].shard[0].kind == SHARD_PARTIAL;
+  return n;
+}
+
+// Whether what a conversion moves has a dimension of this extent: the vocabulary.
+static bool moves_extent(const Module *m, Id fn, int64_t extent) {
+  const Fn *f = &m->fn.at[fn];
+  for (uint32_t i = 0; i < f->stmt.n; i++) {
+    const Stmt *s = &f->stmt.at[i];
+    for (uint32_t d = 0; s->kind == ST_CONVERT && d < f->value.at[s->lhs].rank; d++)
+      if (f->value.at[s->lhs].extent[d] == extent && f->value.at[s->from].shard[0].kind != SHARD_WHOLE) return true;
+  }
+  return false;
+}
+
+// What Megatron exchanges in a step, around its blocks, in a block forward and backward (Shoeybi et
+// al., 2019, section 3; Korthikanti et al., 2022, section 4.2.2 for the sequence). With an untied
+// embedding, halves of the features are gathered: half of what the vocabulary's partial rows would
+// cost to reduce. On cp keys and values are gathered, their gradients reduced and scattered.
+static const struct {
+  const char *example;
+  Mesh mesh;
+  int64_t vocab;
+  Counts step, forward, backward;
+  int partial;
+} megatron[] = {
+    {"gpt2", {"tp=2", 2, 1, false}, 50257, {4, 1, 0, 0, 0}, {2, 0, 0, 0, 0}, {2, 0, 0, 0, 0}, 0},
+    {"gpt2", {"tp=4", 4, 1, false}, 50257, {4, 1, 0, 0, 0}, {2, 0, 0, 0, 0}, {2, 0, 0, 0, 0}, 0},
+    {"gpt2", {"tp=2, t too", 2, 1, true}, 50257, {2, 1, 2, 2, 0}, {0, 0, 2, 2, 0}, {0, 0, 2, 2, 0}, 8},
+    {"gpt2", {"tp=4, t too", 4, 1, true}, 50257, {2, 1, 2, 2, 0}, {0, 0, 2, 2, 0}, {0, 0, 2, 2, 0}, 8},
+    {"gpt2", {"cp=2", 1, 2, false}, 50257, {1, 0, 0, 0, 0}, {0, 0, 0, 2, 0}, {0, 0, 2, 0, 0}, 16},
+    {"llama", {"tp=2", 2, 1, false}, 32000, {3, 1, 0, 1, 0}, {2, 0, 0, 0, 0}, {2, 0, 0, 0, 0}, 0},
+    {"llama", {"tp=4", 4, 1, false}, 32000, {3, 1, 0, 1, 0}, {2, 0, 0, 0, 0}, {2, 0, 0, 0, 0}, 0},
+    {"llama", {"tp=2, t too", 2, 1, true}, 32000, {2, 1, 1, 1, 2}, {0, 0, 2, 2, 0}, {0, 0, 2, 2, 0}, 3},
+    {"llama", {"cp=2", 1, 2, false}, 32000, {1, 0, 0, 0, 0}, {0, 0, 0, 2, 0}, {0, 0, 2, 0, 0}, 12},
+    {"chargpt", {"tp=2", 2, 1, false}, 256, {4, 1, 0, 0, 0}, {2, 0, 0, 0, 0}, {2, 0, 0, 0, 0}, 0},
+    {"mlp", {"tp=2", 2, 1, false}, 0, {1, 0, 0, 0, 0}, {0, 0, 0, 0, 0}, {0, 0, 0, 0, 0}, 0},
+};
+enum { PLANS = sizeof megatron / sizeof *megatron };
+
+static bool same_counts(const char *what, Counts want, Counts got) {
+  if (!memcmp(&want, &got, sizeof want)) return true;
+  printf("  %s: want %d all-reduces, %d of maxima, %d reduce-scatters, %d all-gathers, %d all-to-alls; got "
+         "%d %d %d %d %d\n", what, want.all_reduce, want.all_reduce_max, want.reduce_scatter, want.all_gather,
+         want.all_to_all, got.all_reduce, got.all_reduce_max, got.reduce_scatter, got.all_gather, got.all_to_all);
+  return false;
+}
+
+static bool check_plan(int i) {
+  Arena *a = arena_new();
+  bool exact = false, ok = true;
+  double start = now();
+  Module *m = sharded(a, megatron[i].example, NULL, &megatron[i].mesh, &exact);
+  double took = now() - start;
+  Id step = m ? m->entry[ENTRY_STEP] : NONE, body[2] = {NONE, NONE};
+  for (uint32_t k = 0, n = 0; m && k < m->fn.at[step].stmt.n && n < 2; k++)
+    if (m->fn.at[step].stmt.at[k].kind == ST_REPEAT) body[n++] = m->fn.at[step].stmt.at[k].call->fn;
+  if (!m) ok = false;
+  if (ok && !exact) ok = printf("  not proved least\n") < 0;
+  if (ok) ok = same_counts("step", megatron[i].step, count(m, step));
+  if (ok && body[0] != NONE)
+    ok = same_counts("forward", megatron[i].forward, count(m, body[0])) &&
+         same_counts("backward", megatron[i].backward, count(m, body[1]));
+  if (ok && partial_gradients(m) != megatron[i].partial)
+    ok = printf("  %d gradients are left partial, not %d\n", partial_gradients(m), megatron[i].partial) < 0;
+  if (ok && megatron[i].vocab && moves_extent(m, step, megatron[i].vocab)) ok = printf("  moves the vocabulary\n") < 0;
+  printf("%-4s %-12s %-18s plan  %.2f s\n", ok ? "ok" : "FAIL", megatron[i].example, megatron[i].mesh.name, took);
+  arena_free(a);
+  return ok;
+}
+
+// Layers are planned once: 3 and 48 of them alike.
+static bool check_depth(void) {
+  Buf text[2] = {{0}, {0}};
+  const char *const define[2][2] = {{"layers=3", NULL}, {"layers=48", NULL}};
+  const Mesh k = {"tp=2", 2, 1, false};
+  bool ok = true;
+  for (int i = 0; i < 2; i++) {
+    Arena *a = arena_new();
+    Module *m = sharded(a, "gpt2", define[i], &k, NULL);
+    for (uint32_t f = 0; m && f < m->fn.n; f++)
+      if (!strncmp(m->fn.at[f].name, "Block", 5)) ir_print_fn(m, &m->fn.at[f], &text[i]);
+    ok &= m != NULL;
+    arena_free(a);
+  }
+  ok = ok && text[0].n && text[0].n == text[1].n && !memcmp(text[0].text, text[1].text, text[0].n);
+  printf("%-4s layers are planned alike at any depth\n", ok ? "ok" : "FAIL");
+  for (int i = 0; i < 2; i++) buf_free(&text[i]);
+  return ok;
+}
+
 int main(int argc, char **argv) {
   int bad = 0, n = 0;
+  for (int i = 0; i < PLANS && argc < 2; i++, n++) bad += !check_plan(i);
+  if (argc < 2) bad += !check_depth();
   for (int i = 0; i < SMALL; i++)
     for (int k = 0; k < MESHES; k++) {
       bool asked = argc < 2;
