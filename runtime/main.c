@@ -249,6 +249,7 @@ static int finish(Program *a, DtError *e) {
   dt_saver_close(&a->saver);
   dt_dataset_close(&a->r.train);
   dt_dataset_close(&a->r.val);
+  if (dt_memory_check(&a->r, &more) && !e->status) *e = more;
   dt_memory_free(&a->r);
   dt_zero_close(&a->r.zero);
   dt_parallel_done();

@@ -35,13 +35,16 @@ DtMemory dt_memory(const DtUnits *u, const DtProgram *p, const DtCut *cut, bool 
   return m;
 }
 
-// Rounded up so that kernels may read a vector past the end.
-static size_t rounded(int64_t bytes) { return ((size_t)bytes + 64 + 4095) / 4096 * 4096; }
+// Rounded up so that kernels may read a vector past the end; to write there is a fault of theirs, or
+// of the plan, that shows by what stood there before.
+enum { SLACK = 64, CANARY = 0xa5 };
+static size_t rounded(int64_t bytes) { return ((size_t)bytes + SLACK + 4095) / 4096 * 4096; }
 
 static int allocate(void *out, int64_t bytes, DtError *e) {
   void *p = mmap(NULL, rounded(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) return dt_fail_errno(e, DT_EXIT_OS, "no memory for", "the model's regions");
   dt_touch(p, rounded(bytes));
+  memset((char *)p + bytes, CANARY, SLACK);
   memcpy(out, &p, sizeof p);
   return 0;
 }
@@ -51,6 +54,7 @@ typedef struct Region {
   void *at; // a pointer to any type
   int64_t bytes;
   bool training; // only a run that takes steps needs it
+  const char *name;
 } Region;
 enum { MOST_REGIONS = 16 + DT_MAX_DATA };
 
@@ -61,17 +65,19 @@ static int list_regions(DtRun *r, Region list[MOST_REGIONS]) {
   DtSizes s = dt_sizes(&z->units, p, &z->cut);
   DtMemory m = dt_memory(&z->units, p, &z->cut, r->o.save || r->o.export_to);
   int n = 0;
-  list[n++] = (Region){&z->param, size * s.params, false};
-  list[n++] = (Region){&z->gathered, size * s.gathered, false};
-  list[n++] = (Region){&z->grad, size * s.grads, true};
-  list[n++] = (Region){&z->sum, size * s.sums, true};
-  for (int i = 0; i < p->nmoment; i++) list[n++] = (Region){&z->moment[i], size * s.moment, true};
-  list[n++] = (Region){&r->frame, m.frame, false};
-  for (int k = 0; k < p->ndata; k++) list[n++] = (Region){&r->buffer[k], data_bytes(p, k), false};
+  list[n++] = (Region){&z->param, size * s.params, false, "parameters"};
+  list[n++] = (Region){&z->gathered, size * s.gathered, false, "gathered"};
+  list[n++] = (Region){&z->grad, size * s.grads, true, "gradients"};
+  list[n++] = (Region){&z->sum, size * s.sums, true, "sums"};
+  for (int i = 0; i < p->nmoment; i++)
+    list[n++] = (Region){&z->moment[i], size * s.moment, true, "moments"};
+  list[n++] = (Region){&r->frame, m.frame, false, "frame"};
+  for (int k = 0; k < p->ndata; k++)
+    list[n++] = (Region){&r->buffer[k], data_bytes(p, k), false, p->data[k].name};
   int64_t blocks = (int64_t)sizeof(double) * dt_norm_blocks(&z->units, &z->cut);
-  list[n++] = (Region){&r->partial, blocks, false};
-  list[n++] = (Region){&r->shared, m.norm - blocks, false};
-  list[n++] = (Region){&r->gather, m.collected, false};
+  list[n++] = (Region){&r->partial, blocks, false, "norm"};
+  list[n++] = (Region){&r->shared, m.norm - blocks, false, "shared"};
+  list[n++] = (Region){&r->gather, m.collected, false, "collected"};
   return n;
 }
 
@@ -94,6 +100,10 @@ int dt_memory_allocate(DtRun *r, bool training, DtError *e) {
   int n = list_regions(r, list);
   int64_t need = 0;
   for (int i = 0; i < n; i++) need += training || !list[i].training ? list[i].bytes : 0;
+  DtMemory m = dt_memory(&r->zero.units, r->p, &r->zero.cut, r->o.save || r->o.export_to);
+  if (training && need != m.total)
+    return dt_fail(e, DT_EXIT_BUG, "regions of %lld bytes, not the plan's %lld", (long long)need,
+                   (long long)m.total);
   if (check_fits(r, need, e)) return e->status;
   for (int i = 0; i < n; i++)
     if (list[i].bytes > 0 && (training || !list[i].training) &&
@@ -102,6 +112,19 @@ int dt_memory_allocate(DtRun *r, bool training, DtError *e) {
   r->nshared = dt_shared_count(&r->zero.units, r->p, &r->zero.cut);
   r->zero.grad_bytes = (size_t)(dt_sizes(&r->zero.units, r->p, &r->zero.cut).grads *
                                 (int64_t)dt_type_size(r->p->type));
+  return 0;
+}
+
+int dt_memory_check(DtRun *r, DtError *e) {
+  Region list[MOST_REGIONS];
+  for (int i = r->zero.p ? list_regions(r, list) - 1 : -1; i >= 0; i--) {
+    const unsigned char *p;
+    memcpy(&p, list[i].at, sizeof p);
+    for (int k = 0; p && k < SLACK; k++)
+      if (p[list[i].bytes + k] != CANARY)
+        return dt_fail(e, DT_EXIT_BUG, "a bug: something was written past the end of the %s",
+                       list[i].name);
+  }
   return 0;
 }
 

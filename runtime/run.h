@@ -54,6 +54,7 @@ DtMemory dt_memory(const DtUnits *u, const DtProgram *p, const DtCut *cut, bool 
 // Allocates and touches what `r` needs: all of it, or without gradients and moments for a run of no
 // steps. 71 where the machine has less.
 int dt_memory_allocate(DtRun *r, bool training, DtError *e);
+int dt_memory_check(DtRun *r, DtError *e); // 70 where something was written past a region's end
 void dt_memory_free(DtRun *r);
 int64_t dt_memory_resident(void);         // the process's high-water mark in bytes
 // By all threads, past the caches; p is aligned to 16 bytes.

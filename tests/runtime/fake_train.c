@@ -11,6 +11,7 @@ int main(int argc, char **argv) {
   fake_nan_at = at ? atoll(at) : 0;
   fake_delay = delay ? atoi(delay) : 0;
   const char *zero = getenv("FAKE_ZERO");
+  fake_overrun = getenv("FAKE_OVERRUN") != NULL;
   DtProgram p = model && strcmp(model, "arrays") == 0   ? fake_arrays
                 : model && strcmp(model, "layers") == 0 ? fake_layers
                                                         : fake_tokens;

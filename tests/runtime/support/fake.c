@@ -9,6 +9,7 @@
 int64_t fake_nan_at;
 int fake_delay;
 int fake_micro = 3;
+int fake_overrun;
 
 static void dawdle(void) {
   if (fake_delay > 0) usleep((useconds_t)fake_delay);
@@ -47,6 +48,7 @@ static void arrays_pass(const DtCall *c, int backward) {
 
 static void arrays_step(const DtCall *c) {
   dawdle();
+  if (fake_overrun) ((char *)c->frame)[64] = 1;
   arrays_pass(c, 1);
 }
 

@@ -24,6 +24,9 @@ extern const DtProgram fake_layers;
 extern int64_t fake_nan_at;
 extern int fake_delay;
 
+// A step of fake_arrays writes past its frame.
+extern int fake_overrun;
+
 // Samples in a microbatch of fake_arrays' functions; its tables say 3.
 extern int fake_micro;
 
