@@ -253,10 +253,70 @@ static bool check_depth(void) {
   return ok;
 }
 
+// ---- faults
+
+// Conversion number `at` of the module, counted through its functions: where it is; false past the last.
+static bool find_convert(const Module *m, uint32_t at, Id *fn, uint32_t *stmt) {
+  for (*fn = 0; *fn < m->fn.n; ++*fn)
+    for (*stmt = 0; *stmt < m->fn.at[*fn].stmt.n; ++*stmt)
+      if (m->fn.at[*fn].stmt.at[*stmt].kind == ST_CONVERT && !at--) return true;
+  return false;
+}
+
+// Without the conversion: what read its result reads its operand.
+static void drop(Module *m, Id fn, uint32_t stmt) {
+  Fn *f = &m->fn.at[fn];
+  Stmt s = f->stmt.at[stmt];
+  Id *to = NEWN(m->arena, Id, f->value.n + 1);
+  for (Id v = 0; v < f->value.n; v++) to[v] = v == s.lhs ? s.from : v;
+  for (uint32_t i = stmt; i + 1 < f->stmt.n; i++) f->stmt.at[i] = stmt_renumber(m, f, &f->stmt.at[i + 1], to);
+  f->stmt.n--;
+  for (uint32_t i = 0; i < f->result.n; i++) f->result.at[i] = to[f->result.at[i]];
+}
+
+// The conversion again, of its own result.
+static void again(Module *m, Id fn, uint32_t stmt) {
+  Fn *f = &m->fn.at[fn];
+  Value v = f->value.at[f->stmt.at[stmt].lhs];
+  Id twice = fn_value(m, f, v.name, v.type, v.extent, v.rank, ROLE_LOCAL, v.loc);
+  memcpy(f->value.at[twice].shard, v.shard, sizeof v.shard);
+  Stmt s = {.kind = ST_CONVERT, .lhs = twice, .from = f->stmt.at[stmt].lhs, .loc = f->stmt.at[stmt].loc};
+  PUSH(m->arena, f->stmt, s);
+}
+
+// Every collective and slice of a plan, left out or done twice, is refused, and the message says where.
+static bool check_faults(const Mesh *k) {
+  Arena *a = arena_new();
+  Module *whole = sharded(a, "gpt2", NULL, k, NULL);
+  uint32_t n = 0;
+  bool ok = whole != NULL, more = ok;
+  for (uint32_t at = 0; ok && more; at++)
+    for (int twice = 0; ok && twice < 2; twice++) {
+      Arena *b = arena_new();
+      Module *m = copy(b, whole);
+      Id fn;
+      uint32_t stmt;
+      Buf why = {0};
+      if ((more = m && find_convert(m, at, &fn, &stmt))) {
+        (twice ? again : drop)(m, fn, stmt);
+        ok = !shard_verify(m, &why) && strstr(why.text, m->fn.at[fn].name) != NULL;
+        if (!ok) printf("  conversion %u of `%s` %s: %s\n", at, m->fn.at[fn].name, twice ? "twice" : "left out", why.text ? why.text : "accepted");
+        n++;
+      }
+      buf_free(&why);
+      arena_free(b);
+    }
+  ok &= n > 20;
+  printf("%-4s gpt2 %s: %u faults in conversions are found\n", ok ? "ok" : "FAIL", k->name, n);
+  arena_free(a);
+  return ok;
+}
+
 int main(int argc, char **argv) {
   int bad = 0, n = 0;
   for (int i = 0; i < PLANS && argc < 2; i++, n++) bad += !check_plan(i);
   if (argc < 2) bad += !check_depth();
+  for (int k = 0; k < MESHES && argc < 2; k += 3) bad += !check_faults(&mesh[k]);
   for (int i = 0; i < SMALL; i++)
     for (int k = 0; k < MESHES; k++) {
       bool asked = argc < 2;
