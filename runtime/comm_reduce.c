@@ -11,32 +11,46 @@ enum { TILE = 4096 }; // bytes: the running result stays in the first cache
 #define MAX(a, b) ((b) > (a) || (b) != (b) ? (b) : (a))
 #define MIN(a, b) ((b) < (a) || (b) != (b) ? (b) : (a))
 
+typedef void Pair(void *to, const void *a, const void *b, int64_t n);
+
 // to may be a or b: element i is read before it is written.
-#define PAIR(name, T, OP)                                                                          \
-  static void name(void *to, const void *a, const void *b, int64_t n) {                            \
+#define PAIR(name, T, OP, ...)                                                                     \
+  __VA_ARGS__ static void name(void *to, const void *a, const void *b, int64_t n) {                \
     T *z = to;                                                                                     \
     const T *x = a, *y = b;                                                                        \
     for (int64_t i = 0; i < n; i++) z[i] = OP(x[i], y[i]);                                         \
   }
-PAIR(sum_f32, float, SUM)
-PAIR(max_f32, float, MAX)
-PAIR(min_f32, float, MIN)
-PAIR(sum_f64, double, SUM)
-PAIR(max_f64, double, MAX)
-PAIR(min_f64, double, MIN)
-PAIR(sum_i32, uint32_t, SUM) // wraps
-PAIR(max_i32, int32_t, MAX)
-PAIR(min_i32, int32_t, MIN)
+// Sums of int32 wrap. The table is by DtType and DtReduce.
+#define PAIRS(level, ...)                                                                          \
+  PAIR(sum_f32_##level, float, SUM, __VA_ARGS__)                                                   \
+  PAIR(max_f32_##level, float, MAX, __VA_ARGS__)                                                   \
+  PAIR(min_f32_##level, float, MIN, __VA_ARGS__)                                                   \
+  PAIR(sum_f64_##level, double, SUM, __VA_ARGS__)                                                  \
+  PAIR(max_f64_##level, double, MAX, __VA_ARGS__)                                                  \
+  PAIR(min_f64_##level, double, MIN, __VA_ARGS__)                                                  \
+  PAIR(sum_i32_##level, uint32_t, SUM, __VA_ARGS__)                                                \
+  PAIR(max_i32_##level, int32_t, MAX, __VA_ARGS__)                                                 \
+  PAIR(min_i32_##level, int32_t, MIN, __VA_ARGS__)                                                 \
+  static Pair *const pair_##level[3][3] = {                                                        \
+      {sum_f32_##level, max_f32_##level, min_f32_##level},                                         \
+      {sum_f64_##level, max_f64_##level, min_f64_##level},                                         \
+      {sum_i32_##level, max_i32_##level, min_i32_##level}};
 
-typedef void Pair(void *to, const void *a, const void *b, int64_t n);
-static Pair *const pair[3][3] = {{sum_f32, max_f32, min_f32},
-                                 {sum_f64, max_f64, min_f64},
-                                 {sum_i32, max_i32, min_i32}};
+PAIRS(base, )
+#if defined(__x86_64__)
+// Wider, with the same results: each element is one operation.
+PAIRS(avx2, __attribute__((target("avx2"))))
+static Pair *pair(DtType type, DtReduce op) {
+  return (__builtin_cpu_supports("avx2") ? pair_avx2 : pair_base)[type][op];
+}
+#else
+static Pair *pair(DtType type, DtReduce op) { return pair_base[type][op]; }
+#endif
 
 void dt_reduce(DtType type, DtReduce op, void *out, const void *const *source, int n,
                int64_t count) {
   _Alignas(64) char tile[TILE];
-  Pair *f = pair[type][op];
+  Pair *f = pair(type, op);
   size_t size = dt_op_size(type);
   int64_t most = TILE / (int64_t)size;
   if (n == 1) {
