@@ -136,6 +136,37 @@ static void set_axis(Sharder *z, uint32_t a) {
   z->traffic = z->sequence ? COST_FIFTH : COST_SIXTH;
 }
 
+// Positions of the data's sequences; 0: there are none.
+static int64_t positions(const Sharder *z) {
+  for (int e = 0; e < NENTRY; e++) {
+    const Fn *f = entry_fn(z->m, (Entry)e);
+    for (uint32_t i = 0; f && i < f->arg.n && i < z->m->ndata; i++) {
+      const Value *v = &f->value.at[f->arg.at[i]];
+      for (uint32_t d = 0; d < v->rank; d++)
+        if (z->class.sequence[class_of_dim(&z->class, z->m->entry[e], f->arg.at[i], d)]) return v->extent[d];
+    }
+  }
+  return 0;
+}
+
+// What a stack carries is to be cut along the sequence, within the blocks of context ranks.
+static bool refuse_sequence(const Sharder *z) {
+  int64_t n = 1;
+  for (uint32_t a = 0; a < z->m->axis.n; a++) n *= z->m->axis.at[a].size;
+  diag_error(z->m->src, 0, "--sequence-parallel: a sequence of %lld does not divide over %lld ranks of --tp and --cp",
+             (long long)positions(z), (long long)n);
+  return false;
+}
+
+static void refuse(const Sharder *z, const Axis *x) {
+  long long n = (long long)x->size;
+  diag_error(z->m->src, 0, "--%s %lld: %s can be cut over %lld ranks", x->name, n,
+             z->context ? "no sequence of this model" : "nothing of this model", n);
+  diag_note(z->m->src, 0, "%s", z->context
+      ? "a sequence is the second dimension of data of ints, or what attention goes over"
+      : "products of matrices are cut, and it has none of an extent of 2 or more beside samples and positions");
+}
+
 // Plans an entry on all axes, cp first.
 static bool solve(Sharder *z, Level *l, bool main) {
   uint32_t order[MAX_AXIS], n = 0;
@@ -148,6 +179,7 @@ static bool solve(Sharder *z, Level *l, bool main) {
     if (!main || z->context) homes(z, l, false);
     z->moves = false;
     while (!entry_solve(z, l)) {
+      if (z->moves && z->sequence && z->m->axis.n > 1) return refuse_sequence(z);
       if (z->moves) BUG("no plan on axis %s", z->m->axis.at[z->axis].name);
       z->moves = true;
     }
@@ -155,8 +187,7 @@ static bool solve(Sharder *z, Level *l, bool main) {
     z->solved[z->axis] = true;
     const Axis *x = &z->m->axis.at[z->axis];
     if (!main || splits_something(z, l)) continue;
-    diag_error(z->m->src, 0, "--%s %lld: %s of this model can be cut over %lld ranks", x->name,
-               (long long)x->size, z->context ? "no sequence" : "nothing", (long long)x->size);
+    refuse(z, x);
     return false;
   }
   return true;
