@@ -1,6 +1,6 @@
-// Times an all-reduce (sum of floats, in place and not) on local ranks: allreduce RANKS MEGABYTES ROUNDS.
-// Over dtc's shared memory, or, compiled with -DBENCH_MPI, over MPI_Allreduce (then mpirun starts the
-// ranks). bench/allreduce.sh builds and runs both.
+// Times an all-reduce (sum of floats, in place and not) on local ranks: allreduce RANKS MEGABYTES
+// ROUNDS. Over dtc's shared memory, or, compiled with -DBENCH_MPI, over MPI_Allreduce (then mpirun
+// starts the ranks). bench/allreduce.sh builds and runs both.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

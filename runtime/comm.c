@@ -179,53 +179,44 @@ static bool alone(const DtOp *op) {
   return true;
 }
 
-DtTicket dt_all_reduce(const DtGroup *g, DtType type, DtReduce reduce, const void *in, void *out,
-                       int64_t count, DtNote note) {
-  DtOp op = {.kind = DT_OP_ALL_REDUCE, .type = type, .reduce = reduce, .g = g,
-             .in = in, .out = out, .count = count, .note = note};
+static DtTicket begin(DtOpKind kind, const DtGroup *g, DtType type, DtReduce reduce, int peer,
+                      const void *in, void *out, int64_t count, DtNote note) {
+  DtOp op = {kind, type, reduce, peer, g, in, out, count, 0, note};
   return alone(&op) ? 0 : post(&op);
 }
 
-DtTicket dt_reduce_scatter(const DtGroup *g, DtType type, DtReduce reduce, const void *in,
-                           void *out, int64_t count, DtNote note) {
-  DtOp op = {.kind = DT_OP_REDUCE_SCATTER, .type = type, .reduce = reduce, .g = g,
-             .in = in, .out = out, .count = count, .note = note};
-  return alone(&op) ? 0 : post(&op);
+DtTicket dt_all_reduce(const DtGroup *g, DtType type, DtReduce op, const void *in, void *out,
+                       int64_t count, DtNote note) {
+  return begin(DT_OP_ALL_REDUCE, g, type, op, 0, in, out, count, note);
+}
+
+DtTicket dt_reduce_scatter(const DtGroup *g, DtType type, DtReduce op, const void *in, void *out,
+                           int64_t count, DtNote note) {
+  return begin(DT_OP_REDUCE_SCATTER, g, type, op, 0, in, out, count, note);
 }
 
 DtTicket dt_all_gather(const DtGroup *g, DtType type, const void *in, void *out, int64_t count,
                        DtNote note) {
-  DtOp op = {.kind = DT_OP_ALL_GATHER, .type = type, .g = g,
-             .in = in, .out = out, .count = count, .note = note};
-  return alone(&op) ? 0 : post(&op);
+  return begin(DT_OP_ALL_GATHER, g, type, DT_SUM, 0, in, out, count, note);
 }
 
 DtTicket dt_all_to_all(const DtGroup *g, DtType type, const void *in, void *out, int64_t count,
                        DtNote note) {
-  DtOp op = {.kind = DT_OP_ALL_TO_ALL, .type = type, .g = g,
-             .in = in, .out = out, .count = count, .note = note};
-  return alone(&op) ? 0 : post(&op);
+  return begin(DT_OP_ALL_TO_ALL, g, type, DT_SUM, 0, in, out, count, note);
 }
 
 DtTicket dt_broadcast(const DtGroup *g, DtType type, int root, void *data, int64_t count,
                       DtNote note) {
-  DtOp op = {.kind = DT_OP_BROADCAST, .type = type, .peer = root, .g = g,
-             .in = data, .out = data, .count = count, .note = note};
-  return alone(&op) ? 0 : post(&op);
+  return begin(DT_OP_BROADCAST, g, type, DT_SUM, root, data, data, count, note);
 }
 
 DtTicket dt_send(const DtGroup *g, int to, DtType type, const void *data, int64_t count,
                  DtNote note) {
-  DtOp op = {.kind = DT_OP_SEND, .type = type, .peer = to, .g = g,
-             .in = data, .count = count, .note = note};
-  return alone(&op) ? 0 : post(&op);
+  return begin(DT_OP_SEND, g, type, DT_SUM, to, data, NULL, count, note);
 }
 
-DtTicket dt_recv(const DtGroup *g, int from, DtType type, void *data, int64_t count,
-                 DtNote note) {
-  DtOp op = {.kind = DT_OP_RECV, .type = type, .peer = from, .g = g,
-             .out = data, .count = count, .note = note};
-  return alone(&op) ? 0 : post(&op);
+DtTicket dt_recv(const DtGroup *g, int from, DtType type, void *data, int64_t count, DtNote note) {
+  return begin(DT_OP_RECV, g, type, DT_SUM, from, NULL, data, count, note);
 }
 
 void dt_barrier(const DtGroup *g) {

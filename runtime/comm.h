@@ -4,7 +4,8 @@
 //   rank = tp + TP * (cp + CP * (dp + DP * pp))
 // A group is the ranks that differ in some of the axes only, in the order of their ranks. All
 // members call the same operations of a group in the same order. Sums are taken over the members in
-// their order, element by element, so that every member gets the same bits, however an array is cut.
+// their order, element by element, so that every member gets the same bits, however an array is
+// cut.
 //
 // Operations are posted to one thread, which carries them out in the order of posting, and are
 // waited for by their tickets: between post and wait the arrays belong to the operation. Where a
@@ -30,7 +31,7 @@ extern DtWorld dt_world;
 // Members of a group by number; the process itself is number `me`.
 typedef struct DtGroup {
   int n, me;
-  const int *rank; // of each member, ascending
+  const int *rank;  // of each member, ascending
   const char *axes; // "tp", "cp,dp", ...: for messages and the profile
   int id;
 } DtGroup;
@@ -38,8 +39,8 @@ typedef struct DtGroup {
 // The group of ranks that agree with this one in all axes but those in `mask` (1 << DT_AXIS_TP |
 // ...). Groups are made at start and live as long as the process.
 const DtGroup *dt_group(unsigned mask);
-// Members of a group cut into consecutive parts of `part` members (part divides n), and the group of
-// members with the same number within their parts: ZeRO groups and what replicates them.
+// Members of a group cut into consecutive parts of `part` members (part divides n), and the group
+// of members with the same number within their parts: ZeRO groups and what replicates them.
 const DtGroup *dt_group_within(const DtGroup *g, int part);
 const DtGroup *dt_group_across(const DtGroup *g, int part);
 
@@ -47,16 +48,17 @@ const DtGroup *dt_group_across(const DtGroup *g, int part);
 // All members of an operation, sender and receiver too, give the same `what` and `layer`: this is
 // checked, and ends the process with 70.
 typedef struct DtNote {
-  const char *what; // "blocks.*.mlp.fc.weight"
-  int64_t layer; // which of a stack, or -1
+  const char *what;   // "blocks.*.mlp.fc.weight"
+  int64_t layer;      // which of a stack, or -1
   const char *source; // "gpt2.dt:14"; NULL: none
 } DtNote;
 
 typedef enum DtReduce { DT_SUM, DT_MAX, DT_MIN } DtReduce;
 typedef uint64_t DtTicket;
 
-// `count` elements of `type` in each array unless said otherwise. In place (out == in, or out at the
-// member's own piece of in) is fine where sizes allow it. A group of one copies.
+// `count` elements of `type` in each array unless said otherwise. In place (out == in, or out at
+// the member's own piece of in) is fine where sizes allow it. A group of one copies.
+//
 // out = the reduction of all members' in.
 DtTicket dt_all_reduce(const DtGroup *g, DtType type, DtReduce op, const void *in, void *out,
                        int64_t count, DtNote note);
@@ -86,10 +88,11 @@ void dt_barrier(const DtGroup *g);
 int dt_agree(int status);
 
 // Finds out who this process is and connects. Call it before there are threads. `timeout`: seconds
-// that a peer may be silent; 0: 100, or ten steps where that is more. `ranks` > 0 starts that many local processes, of which
-// the caller goes on in one (each child returns from here as a rank; the parent never returns: it
-// waits, and exits with the status that the ranks agree on); 0: the environment says (torchrun's,
-// Slurm's, mpirun's variables), or this is the only rank. 78 where the world does not fit the mesh.
+// that a peer may be silent; 0: 100, or ten steps where that is more. `ranks` > 0 starts that many
+// local processes, of which the caller goes on in one (each child returns from here as a rank; the
+// parent never returns: it waits, and exits with the status that the ranks agree on); 0: the
+// environment says (torchrun's, Slurm's, mpirun's variables), or this is the only rank. 78 where
+// the world does not fit the mesh.
 int dt_comm_start(const DtProgram *p, int ranks, double timeout, DtError *e);
 // Whether all ranks run the same build with the same layout, options and data: 76 names the first
 // that differs and in what. `text` is a line for each thing compared, "what: value".

@@ -25,7 +25,7 @@ typedef struct DtOp {
   DtOpKind kind;
   DtType type;
   DtReduce reduce;
-  int peer; // number within the group: root, receiver, sender
+  int peer;         // number within the group: root, receiver, sender
   const DtGroup *g; // of two members or more
   const void *in;
   void *out;
@@ -34,8 +34,8 @@ typedef struct DtOp {
   DtNote note;
 } DtOp;
 
-// How ranks are connected. Called by the communication thread, but for close. Any but run and look may
-// be NULL.
+// How ranks are connected. Called by the communication thread, but for close. Any but run and look
+// may be NULL.
 typedef struct DtTransport {
   int (*open)(DtError *e);     // before all else
   void (*run)(const DtOp *op); // returns when the operation is complete here; ends the thread where
@@ -50,14 +50,14 @@ enum { DT_LOOK_MS = 200 }; // how often peers are looked at, and the length of a
 static inline size_t dt_op_size(DtType type) { return type == DT_TYPE_F64 ? 8 : 4; }
 static inline int64_t dt_least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// runtime/comm_reduce.c: out[i] = source[0][i] op source[1][i] op ..., in this order. out may be one
-// of the sources.
+// runtime/comm_reduce.c: out[i] = source[0][i] op source[1][i] op ..., in this order. out may be
+// one of the sources.
 void dt_reduce(DtType type, DtReduce op, void *out, const void *const *source, int n,
                int64_t count);
 
 // runtime/world.c: the mesh and the groups of a world in which this process is `rank`.
-enum { DT_GROUPS = 64 };                                       // most groups that a world may have
-int dt_world_fits(const DtProgram *p, int size, DtError *e);   // 78 where it does not
+enum { DT_GROUPS = 64 };                                     // most groups that a world may have
+int dt_world_fits(const DtProgram *p, int size, DtError *e); // 78 where it does not
 void dt_world_set(const DtProgram *p, int rank, int size, int local_rank, int local_size);
 // Which group has which number, by a key that all members compute alike: an array that a transport
 // may replace by one that all ranks share, before the first group is cut.

@@ -14,27 +14,26 @@ enum { TILE = 4096 }; // bytes: the running result stays in the first cache
 typedef void Pair(void *to, const void *a, const void *b, int64_t n);
 
 // to may be a or b: element i is read before it is written.
-#define PAIR(name, T, OP, ...)                                                                     \
-  __VA_ARGS__ static void name(void *to, const void *a, const void *b, int64_t n) {                \
-    T *z = to;                                                                                     \
-    const T *x = a, *y = b;                                                                        \
-    for (int64_t i = 0; i < n; i++) z[i] = OP(x[i], y[i]);                                         \
+#define PAIR(name, T, OP, ...)                                                      \
+  __VA_ARGS__ static void name(void *to, const void *a, const void *b, int64_t n) { \
+    T *z = to;                                                                      \
+    const T *x = a, *y = b;                                                         \
+    for (int64_t i = 0; i < n; i++) z[i] = OP(x[i], y[i]);                          \
   }
 // Sums of int32 wrap. The table is by DtType and DtReduce.
-#define PAIRS(level, ...)                                                                          \
-  PAIR(sum_f32_##level, float, SUM, __VA_ARGS__)                                                   \
-  PAIR(max_f32_##level, float, MAX, __VA_ARGS__)                                                   \
-  PAIR(min_f32_##level, float, MIN, __VA_ARGS__)                                                   \
-  PAIR(sum_f64_##level, double, SUM, __VA_ARGS__)                                                  \
-  PAIR(max_f64_##level, double, MAX, __VA_ARGS__)                                                  \
-  PAIR(min_f64_##level, double, MIN, __VA_ARGS__)                                                  \
-  PAIR(sum_i32_##level, uint32_t, SUM, __VA_ARGS__)                                                \
-  PAIR(max_i32_##level, int32_t, MAX, __VA_ARGS__)                                                 \
-  PAIR(min_i32_##level, int32_t, MIN, __VA_ARGS__)                                                 \
-  static Pair *const pair_##level[3][3] = {                                                        \
-      {sum_f32_##level, max_f32_##level, min_f32_##level},                                         \
-      {sum_f64_##level, max_f64_##level, min_f64_##level},                                         \
-      {sum_i32_##level, max_i32_##level, min_i32_##level}};
+#define PAIRS(level, ...)                                                                       \
+  PAIR(sum_f32_##level, float, SUM, __VA_ARGS__)                                                \
+  PAIR(max_f32_##level, float, MAX, __VA_ARGS__)                                                \
+  PAIR(min_f32_##level, float, MIN, __VA_ARGS__)                                                \
+  PAIR(sum_f64_##level, double, SUM, __VA_ARGS__)                                               \
+  PAIR(max_f64_##level, double, MAX, __VA_ARGS__)                                               \
+  PAIR(min_f64_##level, double, MIN, __VA_ARGS__)                                               \
+  PAIR(sum_i32_##level, uint32_t, SUM, __VA_ARGS__)                                             \
+  PAIR(max_i32_##level, int32_t, MAX, __VA_ARGS__)                                              \
+  PAIR(min_i32_##level, int32_t, MIN, __VA_ARGS__)                                              \
+  static Pair *const pair_##level[3][3] = {{sum_f32_##level, max_f32_##level, min_f32_##level}, \
+                                           {sum_f64_##level, max_f64_##level, min_f64_##level}, \
+                                           {sum_i32_##level, max_i32_##level, min_i32_##level}};
 
 PAIRS(base, )
 #if defined(__x86_64__)

@@ -3,8 +3,8 @@
 //
 // The writer stores the value and then looks whether anybody sleeps; the sleeper announces itself
 // and then looks at the value again; both with sequential consistency, so no wake-up is lost. A
-// process that is killed while it sleeps leaves `sleepers` too high, which costs the others a system
-// call and nothing else.
+// process that is killed while it sleeps leaves `sleepers` too high, which costs the others a
+// system call and nothing else.
 #ifndef DTC_RUNTIME_COUNTER_H
 #define DTC_RUNTIME_COUNTER_H
 
@@ -36,7 +36,8 @@ static inline void dt_counter_set(DtCounter *c, uint64_t value) {
   if (atomic_load(&c->sleepers)) dt_counter_wake(c);
 }
 
-// Sleeps until the counter is other than `seen`, or `ms` milliseconds have passed, or for no reason.
+// Sleeps until the counter is other than `seen`, or `ms` milliseconds have passed, or for no
+// reason.
 static inline void dt_counter_sleep(DtCounter *c, uint64_t seen, int ms) {
   struct timespec t = {ms / 1000, ms % 1000 * 1000000L};
   atomic_fetch_add(&c->sleepers, 1);

@@ -12,10 +12,10 @@
 #include "runtime/counter.h"
 
 enum {
-  DT_SLOTS = 4,             // rounds that a rank may be ahead of the slowest reader
+  DT_SLOTS = 4,              // rounds that a rank may be ahead of the slowest reader
   DT_SLOT_BYTES = 256 << 10, // four of them stay in a core's second cache
-  DT_RECENT = 8,            // operations of a group that may be under way at once, and more
-  DT_LOCAL_RANKS = 240      // a message carries at most 253 descriptors
+  DT_RECENT = 8,             // operations of a group that may be under way at once, and more
+  DT_LOCAL_RANKS = 240       // a message carries at most 253 descriptors
 };
 
 typedef enum DtRankState { DT_RANK_STARTING, DT_RANK_RUNNING, DT_RANK_LEFT } DtRankState;

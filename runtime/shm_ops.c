@@ -28,8 +28,8 @@ static struct {
   const DtOp *op;
   const DtGroup *g;
   DtShmArrive *mine;
-  size_t size;          // of an element
-  uint64_t base, hash;  // rounds of the group before it; what it is
+  size_t size;         // of an element
+  uint64_t base, hash; // rounds of the group before it; what it is
   int64_t rounds;
   unsigned first_slot;
   unsigned slot[DT_LOCAL_RANKS]; // of each member's first round
@@ -38,10 +38,11 @@ static struct {
 
 static _Noreturn void mismatch(int rank) {
   const DtDoing *d = &dt_shm.rank[rank].doing;
-  dt_comm_end(DT_EXIT_BUG,
-              "ranks disagree about what they exchange: rank %d is at %s of %.*s (%lld bytes), %.*s",
-              rank, d->kind >= 0 && d->kind < DT_OP_KINDS ? dt_op_name[d->kind] : "nothing",
-              (int)sizeof d->what, d->what, (long long)d->bytes, (int)sizeof d->source, d->source);
+  dt_comm_end(
+      DT_EXIT_BUG,
+      "ranks disagree about what they exchange: rank %d is at %s of %.*s (%lld bytes), %.*s", rank,
+      d->kind >= 0 && d->kind < DT_OP_KINDS ? dt_op_name[d->kind] : "nothing", (int)sizeof d->what,
+      d->what, (long long)d->bytes, (int)sizeof d->source, d->source);
 }
 
 static char *slot_at(int rank, unsigned slot) {
@@ -109,9 +110,7 @@ static const char *in_at(int64_t element) {
   return (const char *)now.op->in + (size_t)element * now.size;
 }
 static char *out_at(int64_t element) { return (char *)now.op->out + (size_t)element * now.size; }
-static size_t bytes(int64_t elements) {
-  return elements > 0 ? (size_t)elements * now.size : 0;
-}
+static size_t bytes(int64_t elements) { return elements > 0 ? (size_t)elements * now.size : 0; }
 static int64_t slot_elements(int parts) {
   return (int64_t)(DT_SLOT_BYTES / now.size) / parts / LANE * LANE;
 }
@@ -259,7 +258,8 @@ static void exchange_stage(int64_t i) {
   char *to = free_slot(i, -1), *own = out_at(now.g->me * part + s.at);
   for (int m = 0; m < now.g->n; m++)
     if (m != now.g->me) memcpy(to + bytes(m * most), in_at(m * part + s.at), bytes(s.n));
-  if (own != in_at(now.g->me * part + s.at)) memcpy(own, in_at(now.g->me * part + s.at), bytes(s.n));
+  if (own != in_at(now.g->me * part + s.at))
+    memcpy(own, in_at(now.g->me * part + s.at), bytes(s.n));
   staged(i);
 }
 
@@ -327,8 +327,8 @@ static void receive(void) {
     Span s = span(i, most, now.op->count);
     dt_shm_await(&p->sent, got[from] + 1, from);
     if (i == 0) {
-      uint64_t recent =
-          atomic_load_explicit(&p->recent[receives[from] % DT_SLOTS], memory_order_relaxed);
+      uint64_t recent = atomic_load_explicit(&p->recent[receives[from] % DT_SLOTS],
+                                             memory_order_relaxed);
       if (recent >> 8 != now.hash) mismatch(from);
       first = recent & 255;
     }

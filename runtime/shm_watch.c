@@ -2,8 +2,8 @@
 //
 // A rank is lost when its process ends: its line hangs up, unless it left first. It is silent when
 // its beat stands still, as that of a stopped process does. It is late when it beats but does not
-// come. Whoever finds out first writes the verdict for all, so that all name the same rank: one that
-// waits for a rank that waits for the stopped one follows the chain of who waits for whom.
+// come. Whoever finds out first writes the verdict for all, so that all name the same rank: one
+// that waits for a rank that waits for the stopped one follows the chain of who waits for whom.
 //
 // Time is counted in sleeps of this process, none longer than a few hundred milliseconds, not by
 // the clock: when all ranks are stopped and continued together nobody has been silent.
@@ -22,10 +22,10 @@
 
 enum { LEAST_LOOKS = 16, MOST_LOOKS = 2000, DOOMED_MS = 2000 };
 
-// Looks at a counter before sleeping: more while that succeeds. Where ranks share processors the one
-// that is waited for may need this one's.
+// Looks at a counter before sleeping: more while that succeeds. Where ranks share processors the
+// one that is waited for may need this one's.
 static int looks = LEAST_LOOKS, most_looks;
-static int64_t doomed;         // nanoseconds: when a verdict met this rank outside operations, or 0
+static int64_t doomed; // nanoseconds: when a verdict met this rank outside operations, or 0
 
 static void copy_words(char *to, size_t n, const char *from) {
   size_t length = from ? strlen(from) : 0;
@@ -65,8 +65,7 @@ static void last_seen(char *text, size_t n, int rank) {
     snprintf(text, n, "it was last seen in %s of %s%s (%lld bytes over %s)%s%s%s",
              dt_op_name[d.kind], d.what, layer, (long long)d.bytes, d.axes, step,
              d.source[0] ? ", " : "", d.source);
-  else
-    snprintf(text, n, "it was last seen at %s%s", d.activity, step);
+  else snprintf(text, n, "it was last seen at %s%s", d.activity, step);
 }
 
 // How its process ended, where the parent knows: it does so at once if it is not busy.
@@ -89,7 +88,8 @@ static _Noreturn void tell(int verdict) {
   char seen[400], ended[100];
   last_seen(seen, sizeof seen, rank);
   if (rank == dt_shm.me && verdict >> 16 != DT_CYCLE)
-    dt_comm_end(DT_EXIT_PEER, "the other ranks have given up this one, for which they waited too long");
+    dt_comm_end(DT_EXIT_PEER,
+                "the other ranks have given up this one, for which they waited too long");
   switch (verdict >> 16) {
   case DT_LOST:
     how_ended(ended, sizeof ended, rank);
@@ -98,8 +98,9 @@ static _Noreturn void tell(int verdict) {
     how_ended(ended, sizeof ended, rank);
     dt_comm_end(DT_EXIT_PEER, "rank %d has left%s while others still need it", rank, ended);
   case DT_SILENT:
-    dt_comm_end(DT_EXIT_PEER, "rank %d has been silent for more than %.4g s, as if it were stopped: %s",
-                rank, dt_comm_limit(), seen);
+    dt_comm_end(DT_EXIT_PEER,
+                "rank %d has been silent for more than %.4g s, as if it were stopped: %s", rank,
+                dt_comm_limit(), seen);
   case DT_LATE:
     dt_comm_end(DT_EXIT_PEER, "rank %d runs, but has not come for very long: %s", rank, seen);
   default:
@@ -166,8 +167,8 @@ void dt_shm_look(void) {
   if (dt_comm_current() || t - doomed > DOOMED_MS * (int64_t)1000000) tell(verdict);
 }
 
-// This rank waits for `rank`, and has for `waited` seconds. A stopped rank may itself have slept for
-// another when it was stopped: every rank of the chain is looked at, not the last alone.
+// This rank waits for `rank`, and has for `waited` seconds. A stopped rank may itself have slept
+// for another when it was stopped: every rank of the chain is looked at, not the last alone.
 static void be_patient(int rank, double waited) {
   int at = rank, next = rank;
   for (int i = 0; i <= dt_shm.size && next >= 0 && next < dt_shm.size; i++) {

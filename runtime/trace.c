@@ -58,8 +58,8 @@ void dt_trace_record(const char *name, bool begin) {
   trace.event[trace.n++] = (Event){name, dt_nanoseconds(), begin};
 }
 
-void dt_trace_comm(const char *op, const char *what, int64_t layer, const char *axes,
-                   int64_t bytes, int64_t begin) {
+void dt_trace_comm(const char *op, const char *what, int64_t layer, const char *axes, int64_t bytes,
+                   int64_t begin) {
   if (row.n == row.capacity) {
     int64_t more = row.capacity ? row.capacity * 2 : 1 << 12;
     Transfer *t = more <= MOST_EVENTS ? realloc(row.transfer, (size_t)more * sizeof *t) : NULL;
@@ -131,7 +131,9 @@ static void put(Sink *s, const char *format, ...) {
 
 static void put_rank(Sink *s, int64_t start) {
   int rank = dt_world.rank;
-  put(s, "%s{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":\"rank %d\"}}",
+  put(s,
+      "%s{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":\"rank "
+      "%d\"}}",
       rank ? ",\n" : "", rank, rank);
   for (int64_t i = 0; i < trace.n; i++) {
     const Event *v = &trace.event[i];
@@ -141,21 +143,24 @@ static void put_rank(Sink *s, int64_t start) {
         v->begin ? 'B' : 'E', (double)(v->when - start) / 1e3, rank);
   }
   if (row.n)
-    put(s, ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":1,\"args\":{\"name\":"
-           "\"communication\"}}", rank);
+    put(s,
+        ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":1,\"args\":{\"name\":"
+        "\"communication\"}}",
+        rank);
   for (int64_t i = 0; i < row.n; i++) {
     const Transfer *t = &row.transfer[i];
     char what[256] = " ";
     dt_json_escape(what + 1, sizeof what - 1, t->what ? t->what : "");
-    put(s, ",\n{\"name\":\"%s%s\",\"ph\":\"X\",\"ts\":%.3f,\"dur\":%.3f,\"pid\":%d,\"tid\":1,"
-           "\"args\":{\"axes\":\"%s\",\"bytes\":%lld,\"layer\":%lld}}",
+    put(s,
+        ",\n{\"name\":\"%s%s\",\"ph\":\"X\",\"ts\":%.3f,\"dur\":%.3f,\"pid\":%d,\"tid\":1,"
+        "\"args\":{\"axes\":\"%s\",\"bytes\":%lld,\"layer\":%lld}}",
         t->op, t->what ? what : "", (double)(t->begin - start) / 1e3,
-        (double)(t->end - t->begin) / 1e3, rank, t->axes, (long long)t->bytes,
-        (long long)t->layer);
+        (double)(t->end - t->begin) / 1e3, rank, t->axes, (long long)t->bytes, (long long)t->layer);
   }
 }
 
-// The time that all ranks count from, by this rank's clock. Clocks of several machines meet at a barrier.
+// The time that all ranks count from, by this rank's clock. Clocks of several machines meet at a
+// barrier.
 static int64_t common_start(void) {
   int64_t start = trace.n ? trace.event[0].when : 0, here, first;
   if (dt_world.size == 1) return start;
@@ -175,7 +180,8 @@ static int write_all(Sink *s, const char *path, DtError *e) {
   dt_wait(dt_all_reduce(everybody(), DT_TYPE_I32, DT_SUM, &dropped, &dropped, 1, PROFILE));
   int64_t start = common_start();
   if (writes)
-    put(s, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"dropped_events\":%d},\n\"traceEvents\":[\n",
+    put(s,
+        "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"dropped_events\":%d},\n\"traceEvents\":[\n",
         dropped);
   put_rank(s, start);
   if (!writes) {

@@ -32,13 +32,13 @@ static inline const char *dt_activity_now(void) {
 
 // An operation of the communication thread that is now complete: since when, what it was for
 // (strings that live forever, or NULL), which layer or -1, over which axes, how many bytes.
-void dt_trace_comm(const char *op, const char *what, int64_t layer, const char *axes,
-                   int64_t bytes, int64_t begin);
+void dt_trace_comm(const char *op, const char *what, int64_t layer, const char *axes, int64_t bytes,
+                   int64_t begin);
 
-// Starts recording, and writes all of it to `path` as a Chrome trace (chrome://tracing, Perfetto): what
-// every rank recorded, a process each. Ranks record all or none, and call dt_trace_write together; rank
-// 0 writes, and says what failed: the others have its status without a text.
-// Events past a bound of some millions are dropped, and the file says how many.
+// Starts recording, and writes all of it to `path` as a Chrome trace (chrome://tracing, Perfetto):
+// what every rank recorded, a process each. Ranks record all or none, and call dt_trace_write
+// together; rank 0 writes, and says what failed: the others have its status without a text. Events
+// past a bound of some millions are dropped, and the file says how many.
 int dt_trace_start(DtError *e);
 int dt_trace_write(const char *path, DtError *e);
 

@@ -28,7 +28,7 @@ enum {
   SHORT_SLEEP = 50000,  // nanoseconds; Open MPI makes progress only when it is looked at
   LONG_SLEEP = 1000000, // after LONG_LOOKS of the short ones
   LONG_LOOKS = 2000,
-  NOTICE_MS = 1500      // after a signal, a wait that lasts so long is told
+  NOTICE_MS = 1500 // after a signal, a wait that lasts so long is told
 };
 
 #ifndef DT_PLUGIN_FOLDERS // where dtc is built or installed
@@ -57,9 +57,7 @@ static int tag;
 
 // ---- Requests
 
-static void give_up(const char *what) {
-  dt_comm_end(DT_EXIT_PEER, "%s: %s", wire.mpi->name, what);
-}
+static void give_up(const char *what) { dt_comm_end(DT_EXIT_PEER, "%s: %s", wire.mpi->name, what); }
 
 static void begin(Batch *b, int member, bool out, const void *data, size_t bytes, int phase) {
   int r = wire.free_request[--wire.nfree], rank = op->g->rank[member];
@@ -166,7 +164,9 @@ typedef struct {
 } Block;
 
 static int64_t lane_up(int64_t n) { return (n + LANE - 1) / LANE * LANE; }
-static int64_t block_most(void) { return (int64_t)(BLOCK / size) / op->g->n / LANE * LANE * op->g->n; }
+static int64_t block_most(void) {
+  return (int64_t)(BLOCK / size) / op->g->n / LANE * LANE * op->g->n;
+}
 static Block block_of(int64_t i) {
   int64_t most = block_most();
   Block b = {.at = i * most};
@@ -183,7 +183,8 @@ static void contribute(int64_t i) {
   int me = op->g->me;
   for (int m = 0; m < op->g->n; m++) {
     if (m == me) continue;
-    receive_from(to, m, wire.stage[i % 2] + bytes(m * b.piece), bytes(length_of(&b, me)), CONTRIBUTE);
+    receive_from(to, m, wire.stage[i % 2] + bytes(m * b.piece), bytes(length_of(&b, me)),
+                 CONTRIBUTE);
     send_to(to, m, in_at(b.at + first_of(&b, m)), bytes(length_of(&b, m)), CONTRIBUTE);
   }
 }
@@ -194,8 +195,8 @@ static void hand_round(int64_t i) {
   int me = op->g->me;
   char *own = out_at(b.at + first_of(&b, me));
   for (int m = 0; m < op->g->n; m++)
-    wire.source[m] =
-        m == me ? in_at(b.at + first_of(&b, me)) : wire.stage[i % 2] + bytes(m * b.piece);
+    wire.source[m] = m == me ? in_at(b.at + first_of(&b, me))
+                             : wire.stage[i % 2] + bytes(m * b.piece);
   dt_reduce(op->type, op->reduce, own, wire.source, op->g->n, length_of(&b, me));
   for (int m = 0; m < op->g->n; m++) {
     if (m == me) continue;
@@ -398,10 +399,11 @@ static int start(DtError *e) {
   if (wire.mpi->start(&rank, &ranks, wire.nfree))
     return dt_fail(e, DT_EXIT_OS, "%s: %s", wire.mpi->name, wire.mpi->error());
   if (rank == dt_world.rank && ranks == dt_world.size) return 0;
-  return dt_fail(e, DT_EXIT_MISFIT,
-                 "the launcher says rank %d of %d, %s says rank %d of %d: start the program by that "
-                 "MPI's own mpirun, or by srun --mpi=",
-                 dt_world.rank, dt_world.size, wire.mpi->name, rank, ranks);
+  return dt_fail(
+      e, DT_EXIT_MISFIT,
+      "the launcher says rank %d of %d, %s says rank %d of %d: start the program by that "
+      "MPI's own mpirun, or by srun --mpi=",
+      dt_world.rank, dt_world.size, wire.mpi->name, rank, ranks);
 }
 
 static void finish(void) {

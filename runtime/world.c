@@ -27,20 +27,23 @@ int dt_world_fits(const DtProgram *p, int size, DtError *e) {
   if (size % fixed == 0) return 0;
   int64_t below = size / fixed * fixed;
   char near[64];
-  if (below) snprintf(near, sizeof near, "%lld or %lld", (long long)below, (long long)(below + fixed));
+  if (below)
+    snprintf(near, sizeof near, "%lld or %lld", (long long)below, (long long)(below + fixed));
   else snprintf(near, sizeof near, "%lld", (long long)fixed);
-  return dt_fail(e, DT_EXIT_MISFIT,
-                 "%d rank%s: the program was compiled for tp %d x cp %d x pp %d, so that the number "
-                 "of ranks is a multiple of %lld, such as %s",
-                 size, size == 1 ? "" : "s", degree(p->tp), degree(p->cp), degree(p->pp),
-                 (long long)fixed, near);
+  return dt_fail(
+      e, DT_EXIT_MISFIT,
+      "%d rank%s: the program was compiled for tp %d x cp %d x pp %d, so that the number "
+      "of ranks is a multiple of %lld, such as %s",
+      size, size == 1 ? "" : "s", degree(p->tp), degree(p->cp), degree(p->pp), (long long)fixed,
+      near);
 }
 
 static void name_mask(char *text, unsigned mask) {
   int n = 0;
   text[0] = 0;
   for (int a = 0; a < DT_AXES; a++)
-    if (mask >> a & 1) n += snprintf(text + n, AXES_TEXT - (size_t)n, "%s%s", n ? "," : "", dt_axis_name[a]);
+    if (mask >> a & 1)
+      n += snprintf(text + n, AXES_TEXT - (size_t)n, "%s%s", n ? "," : "", dt_axis_name[a]);
   if (!n) strcpy(text, "none");
 }
 
@@ -88,8 +91,8 @@ void dt_world_set(const DtProgram *p, int rank, int size, int local_rank, int lo
   w->degree[DT_AXIS_TP] = degree(p->tp);
   w->degree[DT_AXIS_CP] = degree(p->cp);
   w->degree[DT_AXIS_PP] = degree(p->pp);
-  w->degree[DT_AXIS_DP] =
-      size / (w->degree[DT_AXIS_TP] * w->degree[DT_AXIS_CP] * w->degree[DT_AXIS_PP]);
+  w->degree[DT_AXIS_DP] = size /
+                          (w->degree[DT_AXIS_TP] * w->degree[DT_AXIS_CP] * w->degree[DT_AXIS_PP]);
   int left = rank;
   for (int a = 0; a < DT_AXES; a++) {
     w->coord[a] = left % w->degree[a];

@@ -85,8 +85,8 @@ static int hydra(DtLaunch *l, DtError *e) {
     return 0;
   }
   l->launcher = "MPICH";
-  // All ranks here have inherited one connection to the proxy that started them; without it, they are
-  // its children.
+  // All ranks here have inherited one connection to the proxy that started them; without it, they
+  // are its children.
   char path[64], same[100] = "";
   snprintf(path, sizeof path, "/proc/self/fd/%.10s", text_or("HYDI_CONTROL_FD", "none"));
   if (readlink(path, same, sizeof same - 1) < 0) snprintf(same, sizeof same, "%d", (int)getppid());

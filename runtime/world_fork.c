@@ -1,8 +1,8 @@
 // `--ranks N`: the parent starts the ranks, looks after them, and ends as they do.
 //
-// Ranks are in the parent's process group. A signal from a terminal reaches all of them by itself; one
-// that is sent to the parent alone is put where ranks see it (dt_comm_stop_request), not sent on, so
-// that nobody gets it twice. They die with the parent.
+// Ranks are in the parent's process group. A signal from a terminal reaches all of them by itself;
+// one that is sent to the parent alone is put where ranks see it (dt_comm_stop_request), not sent
+// on, so that nobody gets it twice. They die with the parent.
 #define _GNU_SOURCE
 #include "runtime/shm.h"
 #include "runtime/trace.h"
@@ -41,9 +41,7 @@ static void kill_all(int number) {
     if (parent.pid[r]) kill(parent.pid[r], number);
 }
 
-static bool lost(int status) {
-  return WIFSIGNALED(status) || WEXITSTATUS(status) == DT_EXIT_PEER;
-}
+static bool lost(int status) { return WIFSIGNALED(status) || WEXITSTATUS(status) == DT_EXIT_PEER; }
 
 static void collect(void) {
   int status;
@@ -99,15 +97,17 @@ static void on_stop(int number) {
   }
 }
 
-// Ranks find out who of them is silent while they wait for it; those that have ended do not. `passed`:
-// seconds since this was called, or less: time that all were stopped does not count.
+// Ranks find out who of them is silent while they wait for it; those that have ended do not.
+// `passed`: seconds since this was called, or less: time that all were stopped does not count.
 static void kill_silent(double passed) {
   for (int r = 0; r < parent.size; r++) {
     DtShmRank *s = &dt_shm.rank[r];
     unsigned beat = atomic_load(&s->beat);
     bool still = beat == parent.beat[r] && atomic_load(&s->state) == DT_RANK_RUNNING;
     parent.beat[r] = beat;
-    parent.silent[r] = still && parent.pid[r] && parent.left < parent.size ? parent.silent[r] + passed : 0;
+    parent.silent[r] = still && parent.pid[r] && parent.left < parent.size
+                           ? parent.silent[r] + passed
+                           : 0;
     if (parent.silent[r] <= parent.timeout) continue;
     dt_note("rank %d has been silent for more than %.4g s, and others have ended: it is killed", r,
             parent.timeout);

@@ -1,8 +1,8 @@
 // How ranks that a launcher started on one machine come to share memory.
 //
 // Rank 0 makes the memory and a pipe for each rank, and hands them out over a Unix socket in the
-// abstract namespace: no port, no file, nothing left behind. Its name is a hash of the user and of what
-// the launcher calls the job. Both sides look at the other's user id: the name can be guessed.
+// abstract namespace: no port, no file, nothing left behind. Its name is a hash of the user and of
+// what the launcher calls the job. Both sides look at the other's user id: the name can be guessed.
 #define _GNU_SOURCE
 #include "runtime/hash.h"
 #include "runtime/shm.h"
@@ -62,7 +62,9 @@ static bool hand_out(int to, const Hello *hello, const int *fd, int n) {
   } control;
   memset(&control, 0, sizeof control);
   struct iovec part = {(void *)hello, sizeof *hello};
-  struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes,
+  struct msghdr m = {.msg_iov = &part,
+                     .msg_iovlen = 1,
+                     .msg_control = control.bytes,
                      .msg_controllen = CMSG_SPACE(sizeof(int) * (size_t)n)};
   struct cmsghdr *c = CMSG_FIRSTHDR(&m);
   c->cmsg_level = SOL_SOCKET;
@@ -77,8 +79,8 @@ static int absent(const bool *came, int size, double waited, DtError *e) {
   size_t n = 0;
   for (int r = 1; r < size && n < sizeof list - 8; r++)
     if (!came[r]) n += (size_t)snprintf(list + n, sizeof list - n, " %d", r);
-  return dt_fail(e, DT_EXIT_PEER, "after %.4g s these ranks of %d had not come to rank 0:%s", waited,
-                 size, list);
+  return dt_fail(e, DT_EXIT_PEER, "after %.4g s these ranks of %d had not come to rank 0:%s",
+                 waited, size, list);
 }
 
 static int welcome(int listener, int memory, int (*pipes)[2], int size, double wait, DtError *e) {
@@ -156,8 +158,9 @@ static int find_rank_0(const DtLaunch *l, double wait, DtError *e) {
     struct timespec pause = {0, 20000000};
     nanosleep(&pause, NULL);
   }
-  dt_fail(e, DT_EXIT_PEER, "rank %d of %d, started by %s, found no rank 0 on this machine in %.4g s",
-          l->rank, l->size, l->launcher, wait);
+  dt_fail(e, DT_EXIT_PEER,
+          "rank %d of %d, started by %s, found no rank 0 on this machine in %.4g s", l->rank,
+          l->size, l->launcher, wait);
   return -1;
 }
 
@@ -168,7 +171,9 @@ static int take(int from, const DtLaunch *l, int *fd, DtError *e) {
   } control;
   Hello h = {0};
   struct iovec part = {&h, sizeof h};
-  struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes,
+  struct msghdr m = {.msg_iov = &part,
+                     .msg_iovlen = 1,
+                     .msg_control = control.bytes,
                      .msg_controllen = sizeof control.bytes};
   ssize_t got = recvmsg(from, &m, MSG_CMSG_CLOEXEC);
   struct cmsghdr *c = got > 0 ? CMSG_FIRSTHDR(&m) : NULL;
@@ -183,9 +188,9 @@ static int come(const DtLaunch *l, double wait, DtError *e) {
   int to = find_rank_0(l, wait, e), fd[DT_LOCAL_RANKS + 2];
   if (to < 0) return e->status;
   Hello h = {GREETING, l->rank, l->size};
-  if (!same_user(to))
-    dt_fail(e, DT_EXIT_OS, "another user listens where rank 0 should");
-  else if (send(to, &h, sizeof h, MSG_NOSIGNAL) != (ssize_t)sizeof h || !readable(to, seconds() + wait))
+  if (!same_user(to)) dt_fail(e, DT_EXIT_OS, "another user listens where rank 0 should");
+  else if (send(to, &h, sizeof h, MSG_NOSIGNAL) != (ssize_t)sizeof h ||
+           !readable(to, seconds() + wait))
     dt_fail(e, DT_EXIT_PEER, "rank 0 does not answer rank %d", l->rank);
   else if (!take(to, l, fd, e) && !dt_shm_map(fd[0], l->size, e)) {
     for (int r = 0; r < l->size; r++) dt_shm.line[r] = fd[2 + r];

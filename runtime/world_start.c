@@ -21,12 +21,12 @@ static int connect(DtLaunch *l, int ranks, double timeout, const DtTransport **b
   }
   const char *asked = getenv("DT_COMM");
   bool mpi = asked && strcmp(asked, "mpi") == 0;
-  if (l->local_size == l->size && !mpi)
-    return dt_world_meet(l, 3 * silent, e);
+  if (l->local_size == l->size && !mpi) return dt_world_meet(l, 3 * silent, e);
   if (strcmp(l->launcher, "torchrun") == 0)
     return dt_fail(e, DT_EXIT_MISFIT,
                    "RANK and WORLD_SIZE name %d ranks, not all on this machine: ranks on several "
-                   "machines are started by mpirun or srun", l->size);
+                   "machines are started by mpirun or srun",
+                   l->size);
   *by = &dt_wire_transport;
   return dt_wire_find(l->launcher, e);
 }

@@ -15,8 +15,8 @@ typedef struct DtLaunch {
 int dt_launch_read(DtLaunch *l, DtError *e);
 
 // runtime/world_fork.c: starts `size` processes that share memory, and returns in each of them with
-// its rank. The parent stays in there to its end, or fails before there are any. `timeout`: seconds that a
-// rank may be silent once others have ended.
+// its rank. The parent stays in there to its end, or fails before there are any. `timeout`: seconds
+// that a rank may be silent once others have ended.
 int dt_world_fork(int size, double timeout, int *rank, DtError *e);
 
 // runtime/world_meet.c: connects processes that a launcher started on this machine. `seconds`: how

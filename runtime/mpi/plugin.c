@@ -25,7 +25,8 @@ static int start(int *rank, int *size, int requests) {
   int given;
   if (check("MPI_Init_thread", MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &given))) return -1;
   if (given < MPI_THREAD_FUNNELED) {
-    snprintf(text, sizeof text, "MPI_Init_thread: this MPI cannot be used in a process with threads");
+    snprintf(text, sizeof text,
+             "MPI_Init_thread: this MPI cannot be used in a process with threads");
     return -1;
   }
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);

@@ -1,8 +1,8 @@
 // What the runtime asks of an MPI: to move bytes, and nothing else.
 //
-// Programs are compiled without any MPI. plugin.c, the one file that includes mpi.h, is built once for
-// each implementation, since their binary interfaces differ, and is loaded by runtime/wire.c when ranks
-// are on several machines. All functions are called by one thread.
+// Programs are compiled without any MPI. plugin.c, the one file that includes mpi.h, is built once
+// for each implementation, since their binary interfaces differ, and is loaded by runtime/wire.c
+// when ranks are on several machines. All functions are called by one thread.
 #ifndef DTC_RUNTIME_MPI_PLUGIN_H
 #define DTC_RUNTIME_MPI_PLUGIN_H
 

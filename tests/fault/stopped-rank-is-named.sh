@@ -37,4 +37,4 @@ sleep 0.5
 kill -TERM $pid
 ended 75 15
 
-FAKE_DELAY=1500000 expect 0 "$TRAIN" --quiet --ranks 2 --batch 6 --steps 3 --timeout 0.5
+FAKE_DELAY=1500000 expect 0 "$TRAIN" --quiet --ranks 2 --batch 6 --steps 3 --timeout 1

@@ -1,5 +1,5 @@
-// Every operation on worlds of 1 to 8 ranks, over every kind of group, on counts that do not divide,
-// in place and not, against a serial sum in the order of ranks, bit for bit.
+// Every operation on worlds of 1 to 8 ranks, over every kind of group, on counts that do not
+// divide, in place and not, against a serial sum in the order of ranks, bit for bit.
 #define _GNU_SOURCE
 #include "support/check.h"
 #include "support/worlds.h"
@@ -103,7 +103,8 @@ static void check_all_gather(const Case *c) {
   dt_wait(dt_all_gather(c->g, c->type, c->in_place ? own : c->a, c->b, c->count, note));
   for (int m = 0; m < c->g->n; m++)
     for (int64_t i = 0; i < there(c, m); i++)
-      if (!bits(c->type, c->b, m * piece(c) + i, brings(c->type, c->g->rank[m], m * piece(c) + i))) {
+      if (!bits(c->type, c->b, m * piece(c) + i,
+                brings(c->type, c->g->rank[m], m * piece(c) + i))) {
         wrong(c->g, "all_gather", c->type, c->count, i);
         return;
       }
@@ -267,11 +268,14 @@ static int agreeing(void *differs) {
   DtError e = {0};
   char text[2000];
   int n = snprintf(text, sizeof text, "build: abc\n");
-  for (int i = 0; i < 20; i++) n += snprintf(text + n, sizeof text - (size_t)n, "option %d: yes\n", i);
-  snprintf(text + n, sizeof text - (size_t)n, "seed: %d\n", differs && dt_world.rank >= 2 ? dt_world.rank : 1);
+  for (int i = 0; i < 20; i++)
+    n += snprintf(text + n, sizeof text - (size_t)n, "option %d: yes\n", i);
+  snprintf(text + n, sizeof text - (size_t)n, "seed: %d\n",
+           differs && dt_world.rank >= 2 ? dt_world.rank : 1);
   int status = dt_comm_handshake(text, &e);
   if (!differs) return status;
-  return status != DT_EXIT_DISAGREE || !strstr(e.text, "rank 0 has \"seed: 1\", rank 2 has \"seed: 2\"");
+  return status != DT_EXIT_DISAGREE ||
+         !strstr(e.text, "rank 0 has \"seed: 1\", rank 2 has \"seed: 2\"");
 }
 
 // One rank that a launcher has started, on a mesh of TP CP PP.
@@ -318,7 +322,8 @@ int main(int argc, char **argv) {
     const int *w = world[i];
     if (w[0] > most) continue;
     fprintf(stderr, "%d ranks, tp %d, cp %d, pp %d\n", w[0], w[1], w[2], w[3]);
-    CHECK(in_world(w[0], w[1], w[2], w[3], 60, all_checks, (void *)(i % 2 ? "large" : NULL), NULL) == 0);
+    CHECK(in_world(w[0], w[1], w[2], w[3], 60, all_checks, (void *)(i % 2 ? "large" : NULL),
+                   NULL) == 0);
     CHECK(in_world(w[0], w[1], w[2], w[3], 60, many_at_once, NULL, NULL) == 0);
   }
   CHECK(in_world(3, 1, 1, 1, 60, not_a_number, NULL, NULL) == 0);
@@ -329,8 +334,9 @@ int main(int argc, char **argv) {
   size_t n;
   char *said = read_whole("said", &n);
   CHECK(WIFEXITED(s) && WEXITSTATUS(s) == DT_EXIT_MISFIT);
-  CHECK_SAYS(said, "5 ranks: the program was compiled for tp 2 x cp 1 x pp 3, so that the number of "
-                   "ranks is a multiple of 6, such as 6");
+  CHECK_SAYS(said,
+             "5 ranks: the program was compiled for tp 2 x cp 1 x pp 3, so that the number of "
+             "ranks is a multiple of 6, such as 6");
   free(said);
   return check_done();
 }

@@ -1,5 +1,5 @@
-// A rank that is killed, stopped, leaves or exchanges something else: all others end with 69 (or 70)
-// within seconds, and each says who, what it waited in and where that is written.
+// A rank that is killed, stopped, leaves or exchanges something else: all others end with 69 (or
+// 70) within seconds, and each says who, what it waited in and where that is written.
 #define _GNU_SOURCE
 #include "support/check.h"
 #include "support/worlds.h"
@@ -41,8 +41,10 @@ static int steps(void *argument) {
     }
     if (f->outside && step == 3) sleep_ms(5000);
     // Ranks wait for the faulty one directly in the first, and through one another in the second.
-    dt_wait(dt_all_reduce(dt_group(1 << DT_AXIS_TP), DT_TYPE_F32, DT_SUM, x, x, f->large ? N : 64, note));
-    dt_wait(dt_all_reduce(dt_group(1 << DT_AXIS_DP), DT_TYPE_F32, DT_SUM, x, x, f->large ? N : 64, note));
+    dt_wait(dt_all_reduce(dt_group(1 << DT_AXIS_TP), DT_TYPE_F32, DT_SUM, x, x, f->large ? N : 64,
+                          note));
+    dt_wait(dt_all_reduce(dt_group(1 << DT_AXIS_DP), DT_TYPE_F32, DT_SUM, x, x, f->large ? N : 64,
+                          note));
     dt_wait(dt_all_reduce(dt_group(15), DT_TYPE_F32, DT_SUM, x, x, 1, status));
   }
   return 0;
@@ -71,19 +73,23 @@ static char *expect(Fault f, int ranks, double timeout, int status, double most)
 }
 
 static void check_killed(int rank, bool outside, bool large) {
-  char *said = expect((Fault){rank, SIGKILL, -1, outside, large}, 4, 60, DT_EXIT_PEER, 5), part[100];
+  char *said = expect((Fault){rank, SIGKILL, -1, outside, large}, 4, 60, DT_EXIT_PEER, 5),
+       part[100];
   snprintf(part, sizeof part, "error: rank %d was lost (killed by signal 9, Killed)", rank);
   CHECK(count(said, part) == 3);
   for (int r = 0; r < 4; r++) {
     snprintf(part, sizeof part, "train: rank %d: error:", r);
     CHECK(count(said, part) == (r != rank));
   }
-  CHECK(count(said, "this rank waited for nothing, and was at starting in step 3\n") == 3 * outside);
+  CHECK(count(said, "this rank waited for nothing, and was at starting in step 3\n") ==
+        3 * outside);
   if (!outside) {
-    CHECK_SAYS(said, large ? "this rank waited in all_reduce of blocks.*.mlp.fc.weight, layer 1 (1200000 bytes "
-                             "over tp: ranks"
-                           : "this rank waited in all_reduce of blocks.*.mlp.fc.weight, layer 1 (256 bytes "
-                             "over tp: ranks");
+    CHECK_SAYS(
+        said,
+        large ? "this rank waited in all_reduce of blocks.*.mlp.fc.weight, layer 1 (1200000 bytes "
+                "over tp: ranks"
+              : "this rank waited in all_reduce of blocks.*.mlp.fc.weight, layer 1 (256 bytes "
+                "over tp: ranks");
     CHECK_SAYS(said, "), step 3, gpt2.dt:14\n");
   }
   free(said);
@@ -92,12 +98,14 @@ static void check_killed(int rank, bool outside, bool large) {
 static void check_stopped(void) {
   // Its parent kills it when the others have given up.
   char *said = expect((Fault){2, SIGSTOP, -1, false, false}, 4, 1, DT_EXIT_PEER, 6);
-  CHECK(count(said, "error: rank 2 has been silent for more than 1 s, as if it were stopped: it was last seen at") == 3);
+  CHECK(count(said, "error: rank 2 has been silent for more than 1 s, as if it were stopped: it "
+                    "was last seen at") == 3);
   CHECK(count(said, "this rank waited in all_reduce of ") == 3);
   free(said);
 }
 
-// Rank 1 stops rank 2 while that one sleeps for rank 1, and then comes: all seem to wait for another.
+// Rank 1 stops rank 2 while that one sleeps for rank 1, and then comes: all seem to wait for
+// another.
 static int stopped_asleep(void *unused) {
   (void)unused;
   int32_t mine = getpid(), all[3], x = 0;
@@ -126,7 +134,9 @@ static void check_stopped_asleep(void) {
 
 static void check_leaves(void) {
   char *said = expect((Fault){1, 0, 74, false, false}, 4, 60, 74, 5);
-  CHECK(count(said, "rank 1 has left (its process ended with status 74) while others still need it") == 3);
+  CHECK(count(said,
+              "rank 1 has left (its process ended with status 74) while others still need it") ==
+        3);
   free(said);
   said = expect((Fault){1, SIGSEGV, -1, false, false}, 2, 60, DT_EXIT_PEER, 5);
   CHECK_SAYS(said, "rank 1 was lost (killed by signal 11, Segmentation fault)");
@@ -268,7 +278,7 @@ static int orphans(void *file) {
 int main(void) {
   check_folder();
   CHECK(in_world(2, 1, 1, 1, 30, pauses, NULL, NULL) == 0);
-  CHECK(in_world(2, 1, 1, 1, 0.5, computes, NULL, NULL) == 0);
+  CHECK(in_world(2, 1, 1, 1, 1, computes, NULL, NULL) == 0);
   CHECK(in_world(3, 1, 1, 1, 30, ends_early, NULL, NULL) == 0);
   int s = in_world(3, 1, 1, 1, 30, stops, NULL, NULL);
   CHECK(WIFEXITED(s) && WEXITSTATUS(s) == DT_EXIT_STOPPED);

@@ -19,12 +19,30 @@ static void set(const char *name, int v) {
 }
 
 static void nothing(void) {
-  static const char *const all[] = {
-      "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
-      "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
-      "OMPI_COMM_WORLD_LOCAL_RANK", "PMIX_NAMESPACE", "PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS",
-      "MPI_LOCALRANKID", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID",
-      "SLURM_NNODES", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_STEPID", "ENVIRONMENT"};
+  static const char *const all[] = {"RANK",
+                                    "WORLD_SIZE",
+                                    "LOCAL_RANK",
+                                    "LOCAL_WORLD_SIZE",
+                                    "MASTER_ADDR",
+                                    "MASTER_PORT",
+                                    "OMPI_COMM_WORLD_SIZE",
+                                    "OMPI_COMM_WORLD_RANK",
+                                    "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                    "OMPI_COMM_WORLD_LOCAL_RANK",
+                                    "PMIX_NAMESPACE",
+                                    "PMI_SIZE",
+                                    "PMI_RANK",
+                                    "MPI_LOCALNRANKS",
+                                    "MPI_LOCALRANKID",
+                                    "SLURM_PROCID",
+                                    "SLURM_NTASKS",
+                                    "SLURM_STEP_NUM_TASKS",
+                                    "SLURM_LOCALID",
+                                    "SLURM_NNODES",
+                                    "SLURM_JOB_ID",
+                                    "SLURM_STEP_ID",
+                                    "SLURM_STEPID",
+                                    "ENVIRONMENT"};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) unsetenv(all[i]);
 }
 

@@ -1,5 +1,5 @@
-// The profile of several ranks is one file: a process for each rank, with a row for its steps and one for
-// its communication, on one clock; and a delay asked for by DT_COMM_DELAY_MS is in it.
+// The profile of several ranks is one file: a process for each rank, with a row for its steps and
+// one for its communication, on one clock; and a delay asked for by DT_COMM_DELAY_MS is in it.
 #define _GNU_SOURCE
 #include "support/check.h"
 #include "support/worlds.h"

@@ -5,13 +5,14 @@
 #include "runtime/comm.h"
 
 // Runs body(argument) in each of `ranks` processes on a mesh, after dt_comm_start and before
-// dt_comm_stop; a rank's status is body's. Returns the status of the world as waitpid gives it: that
-// of the parent. What ranks write on stderr goes to the file `said`, or to ours where it is NULL.
+// dt_comm_stop; a rank's status is body's. Returns the status of the world as waitpid gives it:
+// that of the parent. What ranks write on stderr goes to the file `said`, or to ours where it is
+// NULL.
 typedef int Body(void *argument);
 int in_world(int ranks, int tp, int cp, int pp, double timeout, Body *body, void *argument,
              const char *said);
-// The same under a launcher's environment instead of a parent: `variables(rank)` sets it. Returns the
-// highest exit status, or -1 where a process was killed.
+// The same under a launcher's environment instead of a parent: `variables(rank)` sets it. Returns
+// the highest exit status, or -1 where a process was killed.
 int in_launched(int ranks, void (*variables)(int rank, int ranks), Body *body, void *argument,
                 const char *said);
 
