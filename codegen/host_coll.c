@@ -1,5 +1,5 @@
-// Collectives: posted to the communication thread where their operand is there, waited for where the
-// plan says (overlap.c).
+// Collectives: posted to the communication thread where their operand is there, waited for where
+// the plan says (overlap.c).
 #include "codegen/host.h"
 
 #include <ctype.h>
@@ -7,7 +7,8 @@
 Str host_axis(const Module *m, uint32_t axis) {
   Str name = m->axis.at[axis].name;
   if (strcmp(name, "tp") && strcmp(name, "cp")) BUG("programs are not cut over axis %s", name);
-  return str_printf("DT_AXIS_%c%c", toupper((unsigned char)name[0]), toupper((unsigned char)name[1]));
+  return str_printf("DT_AXIS_%c%c", toupper((unsigned char)name[0]),
+                    toupper((unsigned char)name[1]));
 }
 
 Str host_rank_arg(const Module *m, const Value *v) {
@@ -22,8 +23,10 @@ static Str note(HostFn *x, const Stmt *s) {
   put_string(&b, x->f->value.at[s->lhs].name);
   put_source(x->h->m, s->loc, true, &place);
   buf_printf(&b, ", -1, ");
-  if (place.n) put_string(&b, place.text);
-  else buf_printf(&b, "NULL");
+  if (place.n)
+    put_string(&b, place.text);
+  else
+    buf_printf(&b, "NULL");
   buf_printf(&b, "}");
   Str text = str_internn(b.text, b.n);
   buf_free(&b);

@@ -80,8 +80,10 @@ static uint32_t post_early(const Overlap *o, Items *list, uint32_t from, uint32_
   for (uint32_t i = at; i-- > from;) needed[i] = is_needed(list, i, needed, at);
   uint32_t n = from;
   for (uint32_t i = from; i <= at; i++) {
-    if (needed[i]) list->at[n++] = list->at[i];
-    else PUSH(o->a, later, list->at[i]);
+    if (needed[i])
+      list->at[n++] = list->at[i];
+    else
+      PUSH(o->a, later, list->at[i]);
   }
   for (uint32_t i = 0; i < later.n; i++) list->at[n++] = later.at[i];
   return n;
@@ -116,8 +118,10 @@ static Items advance(Overlap *o, const Items *list) {
     bool blocked = (x->k.kind == K_COLL && coll_later) || conflicts_with_any(x, &o->pending) ||
                    conflicts_with_any(x, &later);
     coll_later |= blocked && x->k.kind == K_COLL;
-    if (blocked) PUSH(o->a, later, x);
-    else emit(o, x);
+    if (blocked)
+      PUSH(o->a, later, x);
+    else
+      emit(o, x);
   }
   return later;
 }

@@ -66,8 +66,8 @@ bool interp_call(Interp *x, Id fn, Tensor *const *arg, Tensor **result, const In
 void interp_free(Interp *x);
 
 // A module in the global form is run as the program of one rank: a conversion copies. One in the
-// local form needs somebody who carries out collectives: `to` = the collective of all members' `from`.
-// False with a message ends the run.
+// local form needs somebody who carries out collectives: `to` = the collective of all members'
+// `from`. False with a message ends the run.
 typedef bool Exchange(void *world, const Fn *f, const Stmt *s, Tensor *to, const Tensor *from,
                       Buf *error);
 void interp_join(Interp *x, Exchange *exchange, void *world);
@@ -87,10 +87,10 @@ Tensor *tensor_gather(const Module *m, const Shard *shard, Tensor *const *share,
 
 // Runs a function of programs in the local form on all ranks in lock step: one rank runs until it
 // waits in a collective, then another. m[r] is rank r's program: all the same, or not. arg[r][i],
-// result[r][i] as for interp_run; arguments that are the rank's place on the mesh are made here, and
-// their arg[r][i] is not read. Sums are taken in the order of the ranks. False also where members of
-// a group come to different collectives, or some never come: then `error` says which rank waits in
-// what.
+// result[r][i] as for interp_run; arguments that are the rank's place on the mesh are made here,
+// and their arg[r][i] is not read. Sums are taken in the order of the ranks. False also where
+// members of a group come to different collectives, or some never come: then `error` says which
+// rank waits in what.
 bool interp_ranks(const Module *const *m, Id fn, Tensor *const *const *arg, Tensor **const *result,
                   const InterpOptions *o, Buf *error);
 

@@ -1,6 +1,6 @@
-// All ranks of a mesh in one process. Each rank is a thread, but only the one that holds the world's
-// lock runs: it hands the lock on where it waits in a collective. So runs repeat, and what a rank
-// sees does not depend on the machine.
+// All ranks of a mesh in one process. Each rank is a thread, but only the one that holds the
+// world's lock runs: it hands the lock on where it waits in a collective. So runs repeat, and what
+// a rank sees does not depend on the machine.
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -56,8 +56,10 @@ Tensor *tensor_share(const Module *m, const Shard *shard, const Tensor *whole, i
   for (int64_t i = 0, n = tensor_count(t); i < n && holds(m, shard, coord); i++) {
     int64_t at = whole_element(m, shard, t, whole->extent, coord, i);
     if (at < 0) continue;
-    if (t->real) t->real[i] = whole->real[at];
-    else t->integer[i] = whole->integer[at];
+    if (t->real)
+      t->real[i] = whole->real[at];
+    else
+      t->integer[i] = whole->integer[at];
   }
   return t;
 }
@@ -107,10 +109,14 @@ static bool gather_rank(Gather *g, const Tensor *share, int64_t rank) {
                  (long long)at, old, (long long)g->from[at] - 1, v, (long long)rank);
       return false;
     }
-    if (g->from[at]) v = reduce2(g->op == RED_NONE ? RED_MAX : g->op, old, v);
-    else g->from[at] = rank + 1;
-    if (g->whole->real) g->whole->real[at] = v;
-    else g->whole->integer[at] = (int32_t)v;
+    if (g->from[at])
+      v = reduce2(g->op == RED_NONE ? RED_MAX : g->op, old, v);
+    else
+      g->from[at] = rank + 1;
+    if (g->whole->real)
+      g->whole->real[at] = v;
+    else
+      g->whole->integer[at] = (int32_t)v;
   }
   return true;
 }
@@ -230,8 +236,10 @@ static bool alike(const Rank *a, const Rank *b) {
 
 static void copy_part(Tensor *to, int64_t at, const Tensor *from, int64_t begin, int64_t n) {
   size_t bytes = (size_t)n;
-  if (to->real) memcpy(to->real + at, from->real + begin, bytes * sizeof *to->real);
-  else memcpy(to->integer + at, from->integer + begin, bytes * sizeof *to->integer);
+  if (to->real)
+    memcpy(to->real + at, from->real + begin, bytes * sizeof *to->real);
+  else
+    memcpy(to->integer + at, from->integer + begin, bytes * sizeof *to->integer);
   if (to->scale && from->scale)
     memcpy(to->scale + at, from->scale + begin, bytes * sizeof *to->scale);
 }
@@ -243,8 +251,10 @@ static void reduce_part(Tensor *to, Rank *const *group, int64_t members, int64_t
   for (int64_t k = 1; k < members; k++) {
     const Tensor *x = group[k]->from;
     for (int64_t i = 0; i < n; i++) {
-      if (to->real) to->real[i] = reduce2(op, to->real[i], x->real[begin + i]);
-      else to->integer[i] = reduce2_int(op, to->integer[i], x->integer[begin + i]);
+      if (to->real)
+        to->real[i] = reduce2(op, to->real[i], x->real[begin + i]);
+      else
+        to->integer[i] = reduce2_int(op, to->integer[i], x->integer[begin + i]);
       if (to->scale && x->scale) to->scale[i] += x->scale[begin + i];
       if (to->scale && to->real && op == RED_SUM) to->scale[i] += fabs(to->real[i]);
     }

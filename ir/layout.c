@@ -23,7 +23,8 @@ static const char *split_fault(const Module *m, const Shard *shard, uint32_t dim
   return NULL;
 }
 
-const char *layout_fault(const Module *m, const Shard *shard, uint32_t rank, const int64_t *extent) {
+const char *layout_fault(const Module *m, const Shard *shard, uint32_t rank,
+                         const int64_t *extent) {
   for (uint32_t a = 0; a < MAX_AXIS; a++) {
     const Shard *s = &shard[a];
     if (s->kind == SHARD_WHOLE) continue;

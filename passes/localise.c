@@ -1,13 +1,13 @@
 // localise: the program of the whole becomes the program that each rank runs.
 //
-// Does: gives every value the extents of a rank's share; makes an index's position, where it is used
-//       as a value, the position in the whole; reads and writes along a split dimension, by what is
-//       no index, only where this rank has the element; counts whole terms of partial sums on rank 0
-//       only; makes conversions of packing and collectives (localise_move.c).
+// Does: gives every value the extents of a rank's share; makes an index's position, where it is
+//       used as a value, the position in the whole; reads and writes along a split dimension, by
+//       what is no index, only where this rank has the element; counts whole terms of partial sums
+//       on rank 0 only; makes conversions of packing and collectives (localise_move.c).
 // Requires: the global form (axes, layouts, assignments), as ir_verify checks it.
-// Guarantees: the local form: on the ranks of a mesh the program computes shares of what it computed
-//       before. Places past the end of an uneven split hold 0. Functions that ask for their rank
-//       take `rank.AXIS` as last arguments. Subscripts stay provable.
+// Guarantees: the local form: on the ranks of a mesh the program computes shares of what it
+//       computed before. Places past the end of an uneven split hold 0. Functions that ask for
+//       their rank take `rank.AXIS` as last arguments. Subscripts stay provable.
 // Invalidates: positions of statements; layouts of values, but for gradients that stay partial.
 //
 // A place past the end holds 0 because each statement that writes it has a condition around its
@@ -74,8 +74,7 @@ Id local_place(Local *x, const Shard *shard, uint32_t dim, int64_t extent, uint3
   *place = at;
   for (uint32_t i = 0; i < n; i++) {
     if (!(axes >> axis[i] & 1)) continue;
-    cond = fold_and(x->m, cond,
-                    place_on_axis(x, axis[i], shard[axis[i]].block, &extent, place));
+    cond = fold_and(x->m, cond, place_on_axis(x, axis[i], shard[axis[i]].block, &extent, place));
   }
   return cond;
 }
@@ -140,7 +139,9 @@ static Id position(Rewrite *r, uint32_t index, uint32_t keep) {
     }
     r->spread |= 1u << index;
     Id rank = local_rank(r->x, axis[i]), by = ex_int(m, block);
-    Id turn = extent <= block ? rank : ex2(m, OP_ADD, ex2(m, OP_MUL, fold_idiv(m, at, block), ex_int(m, size)), rank);
+    Id turn = extent <= block
+                  ? rank
+                  : ex2(m, OP_ADD, ex2(m, OP_MUL, fold_idiv(m, at, block), ex_int(m, size)), rank);
     Id rest = extent <= block ? at : fold_mod(m, at, block);
     at = fold_add(m, fold_mul(m, turn, by), rest);
     extent *= size;
@@ -199,7 +200,8 @@ static uint32_t standing(const Rewrite *r, Id sub) {
 }
 
 // Subscript `dim` of a value: its place among those that the rank has. Where an axis splits the
-// dimension and none of its indices stands there, *cond is added the condition that the rank has it.
+// dimension and none of its indices stands there, *cond is added the condition that the rank has
+// it.
 static Id subscript(Rewrite *r, const Value *v, uint32_t dim, Id sub, Id *cond) {
   uint32_t axis[MAX_AXIS], n = layout_axes(r->m, v->shard, dim, axis), split = 0;
   for (uint32_t i = 0; i < n; i++) split |= 1u << axis[i];
@@ -399,6 +401,73 @@ static void comprehension(Local *x, const Stmt *s) {
   PUSH(m->arena, x->f->stmt, t);
 }
 
+// ---- before: sums of which one rank counts the whole
+
+static Shard result_on(Module *m, const Fn *f, const Stmt *s, uint32_t axis) {
+  Shard *type = NEWN(m->arena, Shard, f->value.n + 1), to;
+  shard_types(f, axis, type);
+  ShardAsk q = {m, f, s, m->axis.at[axis].size, type};
+  if (!shard_result(&q, s->assign[axis], &to, NULL)) BUG("a statement breaks the rule of sharding");
+  return to;
+}
+
+// The layout on one axis of what is summed up, by the free indices in their order.
+static Shard term_on(Module *m, const Fn *f, const Stmt *s, uint32_t axis) {
+  Assign a = s->assign[axis];
+  if (a.kind == ASSIGN_INDEX && a.index < s->nfree) return shard_split(a.index, a.block);
+  return result_on(m, f, s, axis);
+}
+
+// Whether a whole sum is added to a partial accumulator: on rank 0 only.
+static bool counts_once(Module *m, const Fn *f, const Stmt *s) {
+  bool once = false;
+  if (s->kind != ST_COMP || !s->acc || s->red != RED_SUM || s->nfree > MAX_RANK) return false;
+  for (uint32_t a = 0; a < m->axis.n; a++) {
+    if (s->assign[a].kind == ASSIGN_WRITE) return false;
+    once |= s->assign[a].kind == ASSIGN_NONE &&
+            f->value.at[s->lhs].shard[a].kind == SHARD_PARTIAL &&
+            result_on(m, f, s, a).kind == SHARD_WHOLE;
+  }
+  return once;
+}
+
+// acc += sum(x) becomes t = sum(x), acc += t: the condition stays out of the sum, which may be a
+// matrix product.
+static void lift_sum(Module *m, Fn *f, const Stmt *s) {
+  Value like = f->value.at[s->lhs];
+  int64_t extent[MAX_RANK] = {0};
+  Id index[MAX_RANK] = {0};
+  for (uint32_t i = 0; i < s->nfree; i++) {
+    extent[i] = s->index[i].extent;
+    index[i] = ex_index(m, i);
+  }
+  Id t = fn_value(m, f, str_printf("%s.term", like.name), like.type, extent, s->nfree, ROLE_LOCAL,
+                  s->loc);
+  for (uint32_t a = 0; a < m->axis.n; a++) f->value.at[t].shard[a] = term_on(m, f, s, a);
+  Stmt sum = stmt_copy(m, s), add = stmt_copy(m, s);
+  sum.lhs = t;
+  sum.acc = false;
+  sum.sub = arena_copy(m->arena, index, sizeof index);
+  add.red = RED_NONE;
+  add.nindex = s->nfree;
+  add.body = ex_read(m, f, t, index);
+  for (uint32_t a = 0; a < m->axis.n; a++)
+    if (add.assign[a].kind == ASSIGN_INDEX && add.assign[a].index >= s->nfree)
+      add.assign[a] = (Assign){0};
+  PUSH(m->arena, f->stmt, sum);
+  PUSH(m->arena, f->stmt, add);
+}
+
+static void lift_sums(Module *m, Fn *f) {
+  uint32_t n = f->stmt.n;
+  const Stmt *stmt = f->stmt.at;
+  f->stmt.at = NULL;
+  f->stmt.n = f->stmt.cap = 0;
+  for (uint32_t i = 0; i < n; i++)
+    if (counts_once(m, f, &stmt[i])) lift_sum(m, f, &stmt[i]);
+    else PUSH(m->arena, f->stmt, stmt[i]);
+}
+
 // ---- functions
 
 // The callee is done: it gets the numbers that it asks for.
@@ -449,18 +518,22 @@ static void function(Module *m, Id fn, bool *done) {
   if (done[fn]) return;
   done[fn] = true;
   Fn *f = &m->fn.at[fn];
+  for (uint32_t i = 0; i < f->stmt.n; i++)
+    if (f->stmt.at[i].call) function(m, f->stmt.at[i].call->fn, done);
+  lift_sums(m, f);
   uint32_t n = f->stmt.n;
   const Stmt *stmt = f->stmt.at;
-  for (uint32_t i = 0; i < n; i++)
-    if (stmt[i].call) function(m, stmt[i].call->fn, done);
   Local x = {.m = m, .f = f};
   start_values(&x);
   f->stmt.at = NULL;
   f->stmt.n = f->stmt.cap = 0;
   for (uint32_t i = 0; i < n; i++) {
-    if (stmt[i].kind == ST_COMP) comprehension(&x, &stmt[i]);
-    else if (stmt[i].call) call(&x, &stmt[i]);
-    else local_convert(&x, &stmt[i]);
+    if (stmt[i].kind == ST_COMP)
+      comprehension(&x, &stmt[i]);
+    else if (stmt[i].call)
+      call(&x, &stmt[i]);
+    else
+      local_convert(&x, &stmt[i]);
   }
   finish_values(&x);
 }

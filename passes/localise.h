@@ -18,8 +18,8 @@ Id local_rank(Local *x, uint32_t axis);
 // A new value with the extents that a rank has of one laid out so.
 Id local_value(Local *x, Str name, Dtype t, const int64_t *extent, const Shard *shard,
                uint32_t rank, Id loc);
-// Where the element at global position `at` of a dimension is: *place, and the condition under which
-// this rank has it, for the axes of the set only; the dimension is split by shard.
+// Where the element at global position `at` of a dimension is: *place, and the condition under
+// which this rank has it, for the axes of the set only; the dimension is split by shard.
 Id local_place(Local *x, const Shard *shard, uint32_t dim, int64_t extent, uint32_t axes, Id at,
                Id *place);
 

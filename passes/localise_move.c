@@ -232,7 +232,7 @@ static void exchange(Move *v, const Cut *old, const Cut *new, Id to) {
   Shard both[MAX_AXIS];
   memcpy(both, v->shard, sizeof both);
   uint32_t rank = extents(v, both, new->n, extent);
-  extent[1 + new->dim] = new->turns * new->block;
+  extent[1 + new->dim] = new->turns *new->block;
   Id parts = temporary(v, "parts", wire_type(v), extent, rank);
   Id pieces = temporary(v, "pieces", wire_type(v), extent, rank);
   pack(v, new, parts);

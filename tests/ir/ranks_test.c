@@ -1,4 +1,5 @@
-// Ranks in lock step: what they exchange, and what is said where their programs do not fit together.
+// Ranks in lock step: what they exchange, and what is said where their programs do not fit
+// together.
 #include <math.h>
 #include <stdlib.h>
 
@@ -8,8 +9,9 @@
 
 enum { RANKS = 4 };
 
-static const char head[] = "module m\naxis tp 2\naxis cp 2\nspmd\n"
-                           "func f(x: real[2, 3], rank.tp: int, rank.cp: int) -> (y: real[2, 3]) {\n";
+static const char head[] =
+    "module m\naxis tp 2\naxis cp 2\nspmd\n"
+    "func f(x: real[2, 3], rank.tp: int, rank.cp: int) -> (y: real[2, 3]) {\n";
 
 typedef struct Run {
   Arena *a;
@@ -66,12 +68,14 @@ static double swapped(int r, int i) { return 10 * ((r & 1) + 2 * (i / 3)) + i % 
 static double place(int r, int i) { return (r & 1) + 100 * (r >> 1) + 0 * i; }
 
 // The ranks of the set run `other`.
-static int fails(const char *name, const char *most, const char *other, unsigned set, const char *want) {
+static int fails(const char *name, const char *most, const char *other, unsigned set,
+                 const char *want) {
   const char *body[RANKS];
   for (int r = 0; r < RANKS; r++) body[r] = set >> r & 1 ? other : most;
   Run x = run(body);
   bool pass = !x.ok && strstr(x.error.text, want);
-  if (!pass) printf("FAIL %s:\n  want %s\n  got  %s\n", name, want, x.ok ? "no error" : x.error.text);
+  if (!pass)
+    printf("FAIL %s:\n  want %s\n  got  %s\n", name, want, x.ok ? "no error" : x.error.text);
   buf_free(&x.error);
   arena_free(x.a);
   return !pass;
@@ -87,16 +91,20 @@ int main(void) {
                "  s: real[3] = reduce_scatter sum tp x\n  y = all_gather tp s\n", sum_tp);
   static const char two[] = "  t: real[2, 3] = all_reduce sum tp x\n  y = all_reduce sum cp t\n";
   bad += fails("a collective is missing on one rank", two,
-               "  t: real[2, 3] = all_reduce sum tp x\n  y[i<2, j<3] = t[i, j]\n", 1 << 3, "rank 3 has ended");
-  bad += fails("one rank sums where others take the maximum", two,
-               "  t: real[2, 3] = all_reduce max tp x\n  y = all_reduce sum cp t\n", 1 << 1,
-               "different collectives meet: rank 0 waits in `t = all_reduce sum tp x` of `f`, and rank 1 "
-               "waits in `t = all_reduce max tp x` of `f`");
+               "  t: real[2, 3] = all_reduce sum tp x\n  y[i<2, j<3] = t[i, j]\n", 1 << 3,
+               "rank 3 has ended");
+  bad += fails(
+      "one rank sums where others take the maximum", two,
+      "  t: real[2, 3] = all_reduce max tp x\n  y = all_reduce sum cp t\n", 1 << 1,
+      "different collectives meet: rank 0 waits in `t = all_reduce sum tp x` of `f`, and rank 1 "
+      "waits in `t = all_reduce max tp x` of `f`");
   bad += fails("collectives are swapped so that four ranks wait in a ring", two,
-               "  t: real[2, 3] = all_reduce sum cp x\n  y = all_reduce sum tp t\n", 1 << 1 | 1 << 2, "nobody goes on");
+               "  t: real[2, 3] = all_reduce sum cp x\n  y = all_reduce sum tp t\n",
+               1 << 1 | 1 << 2, "nobody goes on");
   bad += fails("a rank's array is of another size", "  y = all_reduce sum tp x\n",
-               "  s: real[3]\n  s[i<3] = x[0, i]\n  t: real[3] = all_reduce sum tp s\n  y[i<2, j<3] = t[j]\n", 1 << 0,
-               "different collectives meet");
+               "  s: real[3]\n  s[i<3] = x[0, i]\n  t: real[3] = all_reduce sum tp s\n  y[i<2, "
+               "j<3] = t[j]\n",
+               1 << 0, "different collectives meet");
   bad += fails("a rank reads out of range", two,
                "  t[i<2, j<3]: real = x[i + 1, j]\n  y[i<2, j<3] = t[i, j]\n", 1 << 2, "rank 2: ");
   printf("%d checks fail\n", bad);

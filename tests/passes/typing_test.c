@@ -1,7 +1,7 @@
 // Random layouts: for programs of tests/passes/adjoint, forward and backward, whatever assignments
-// and conversions the rule of ir/shard.h accepts. Every program passes the verifier, keeps its proofs
-// of ranges once it is local, and gives the loss and the gradients of one rank on 2, 3, 4, 2 x 2 and 3 x 2
-// ranks. `passes_typing_test 1000` draws that many for each program and mesh.
+// and conversions the rule of ir/shard.h accepts. Every program passes the verifier, keeps its
+// proofs of ranges once it is local, and gives the loss and the gradients of one rank on 2, 3, 4, 2
+// x 2 and 3 x 2 ranks. `passes_typing_test 1000` draws that many for each program and mesh.
 #include <stdlib.h>
 
 #include "ir/verify.h"
@@ -18,7 +18,9 @@ enum { MESHES = sizeof mesh / sizeof *mesh };
 
 static Module *step_of(Arena *a, const char *path, const char *text) {
   Module *m = load_module(a, path, text);
-  return m && run_pass(m, "inline", path) && pass_range(m) && run_pass(m, "differentiate", path) ? m : NULL;
+  return m && run_pass(m, "inline", path) && pass_range(m) && run_pass(m, "differentiate", path)
+             ? m
+             : NULL;
 }
 
 static bool fail(const Module *m, const char *what, const Buf *why) {
@@ -37,7 +39,8 @@ static void type_it(Module *m, const Mesh *k, uint64_t seed, TypingCount *count)
 }
 
 // One typing; the drawing repeats, so the same one is drawn again to be localised.
-static bool check(const char *path, const char *text, const Mesh *k, uint64_t seed, TypingCount *count) {
+static bool check(const char *path, const char *text, const Mesh *k, uint64_t seed,
+                  TypingCount *count) {
   Arena *a = arena_new();
   TypingCount unused = {0};
   Module *whole = step_of(a, path, text), *local = whole ? step_of(a, path, text) : NULL;
@@ -48,7 +51,8 @@ static bool check(const char *path, const char *text, const Mesh *k, uint64_t se
     type_it(local, k, seed, &unused);
     ok = ir_verify(whole, &why) || fail(whole, "verify", &why);
   }
-  if (ok) ok = pass_localise(local) && (ir_verify_ranges(local, &why) || fail(local, "ranges", &why));
+  if (ok)
+    ok = pass_localise(local) && (ir_verify_ranges(local, &why) || fail(local, "ranges", &why));
   double worst = 0;
   Id step = ok ? whole->entry[ENTRY_STEP] : 0;
   if (ok && !ranks_compare(whole, local, step, &(ArgOptions){.seed = seed},
@@ -82,10 +86,14 @@ int main(int argc, char **argv) {
   int n = list_files(SOURCE_DIR "/tests/passes/adjoint", ".ir", name, 256);
   TypingCount c = {0};
   for (int i = 0; i < n; i++) bad += !check_program(name[i], each, &c, &done);
-  printf("%d typings: %d indices assigned, %d of them reduced, %d with a remainder, %d in blocks; %d guarded "
-         "writes; %d partial with nothing assigned; %d conversions; %d terms converted before they were "
-         "added\n", done, c.indices, c.reduced, c.uneven, c.cyclic, c.writes, c.partial_reads,
-         c.conversions, c.accumulated);
+  printf("%d typings: %d indices assigned, %d of them reduced, %d with a remainder, %d in blocks; "
+         "%d guarded "
+         "writes; %d partial with nothing assigned; %d conversions; %d terms converted before they "
+         "were "
+         "added\n",
+         done, c.indices, c.reduced, c.uneven, c.cyclic, c.writes, c.partial_reads, c.conversions,
+         c.accumulated);
   printf("%d of %d programs fail\n", bad, n);
-  return bad || !n || !c.writes || !c.reduced || !c.uneven || !c.cyclic || !c.partial_reads || !c.accumulated;
+  return bad || !n || !c.writes || !c.reduced || !c.uneven || !c.cyclic || !c.partial_reads ||
+         !c.accumulated;
 }

@@ -97,7 +97,8 @@ static bool is_index(const Module *m, Id e) {
 
 static Assign draw_assign(Typing *t, const Stmt *s, int64_t n) {
   Assign a = {0};
-  uint32_t rank = t->f->value.at[s->lhs].rank, k = draw(t->rng, s->nindex + (s->acc ? rank : 0) + 1);
+  uint32_t rank = t->f->value.at[s->lhs].rank,
+           k = draw(t->rng, s->nindex + (s->acc ? rank : 0) + 1);
   if (k < s->nindex) {
     a = (Assign){ASSIGN_INDEX, (uint8_t)k, draw_block(t, s->index[k].extent, n)};
   } else if (k < s->nindex + (s->acc ? rank : 0)) {
@@ -279,7 +280,8 @@ static Id accumulator(Typing *t, Id old, const Shard *term) {
 static void type_comp(Typing *t, const Stmt *s) {
   Reads reads = {.m = t->m};
   Try x;
-  for (uint32_t d = 0; d < t->f->value.at[s->lhs].rank; d++) ex_reads(t->m, s->sub[d], note_read, &reads);
+  for (uint32_t d = 0; d < t->f->value.at[s->lhs].rank; d++)
+    ex_reads(t->m, s->sub[d], note_read, &reads);
   ex_reads(t->m, s->body, note_read, &reads);
   int tries = 0;
   while (!try_typing(t, s, &reads, tries >= 6, &x)) CHECK(tries++ < 6);
@@ -288,7 +290,8 @@ static void type_comp(Typing *t, const Stmt *s) {
   if (s->acc) {
     Id acc = accumulator(t, s->lhs, x.result);
     const Shard *to = t->f->value.at[acc].shard;
-    for (uint32_t a = 0; a < t->m->axis.n; a++) whole &= shard_added(x.assign[a], x.result[a], to[a]);
+    for (uint32_t a = 0; a < t->m->axis.n; a++)
+      whole &= shard_added(x.assign[a], x.result[a], to[a]);
     x.s.lhs = whole ? acc : new_value(t, s->lhs, x.result);
     PUSH(t->m->arena, t->f->stmt, x.s);
     if (!whole) convert_and_add(t, s->lhs, acc, x.s.lhs);
@@ -310,7 +313,9 @@ static void stacked(Shard *to, const Shard *from, bool slice) {
 static void type_call(Typing *t, const Stmt *s) {
   Stmt c = stmt_copy(t->m, s);
   const Fn *g = &t->m->fn.at[s->call->fn];
-  struct { Id old, acc, term; } late[64];
+  struct {
+    Id old, acc, term;
+  } late[64];
   uint32_t nlate = 0;
   for (uint32_t i = 0; i < c.call->narg; i++) {
     Actual *a = &c.call->arg[i];
@@ -376,12 +381,15 @@ static void type_args(Typing *t, Id fn, bool entry) {
     const Param *home = NULL;
     bool grad = !strncmp(v->name, "grad.", 5);
     for (uint32_t p = 0; p < t->m->param.n; p++)
-      if (v->name == t->m->param.at[p].name || (grad && !strcmp(v->name + 5, t->m->param.at[p].name)))
+      if (v->name == t->m->param.at[p].name ||
+          (grad && !strcmp(v->name + 5, t->m->param.at[p].name)))
         home = &t->m->param.at[p];
     if (entry && home) memcpy(v->shard, home->shard, sizeof v->shard);
-    if (!entry && v->rank && !carried(t->m, fn, i) && v->role == ROLE_IN) draw_home(t, v, 0, v->shard);
+    if (!entry && v->rank && !carried(t->m, fn, i) && v->role == ROLE_IN)
+      draw_home(t, v, 0, v->shard);
     for (uint32_t a = 0; v->role == ROLE_INOUT && a < t->m->axis.n; a++)
-      if (v->shard[a].kind == SHARD_WHOLE && chance(t->rng, 0.5)) v->shard[a] = shard_partial(RED_SUM);
+      if (v->shard[a].kind == SHARD_WHOLE && chance(t->rng, 0.5))
+        v->shard[a] = shard_partial(RED_SUM);
   }
 }
 
@@ -408,8 +416,10 @@ static void type_fn(Module *m, Id fn, Rng *rng, TypingCount *count, bool *done) 
   f->stmt.at = NULL;
   f->stmt.n = f->stmt.cap = 0;
   for (uint32_t i = 0; i < n; i++)
-    if (stmt[i].kind == ST_COMP) type_comp(&t, &stmt[i]);
-    else type_call(&t, &stmt[i]);
+    if (stmt[i].kind == ST_COMP)
+      type_comp(&t, &stmt[i]);
+    else
+      type_call(&t, &stmt[i]);
   for (uint32_t i = 0; i < f->result.n; i++)
     f->result.at[i] = in_layout(&t, f->result.at[i], (Shard[MAX_AXIS]){0});
   fn_remove_dead(m, f, NULL);

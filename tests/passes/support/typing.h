@@ -9,8 +9,8 @@ typedef struct TypingCount {
   int indices, writes, reduced, uneven, cyclic, partial_reads, conversions, accumulated;
 } TypingCount;
 
-// Turns a module without axes into one in the global form over the axes given: parameters get homes,
-// statements get assignments, conversions go between them.
+// Turns a module without axes into one in the global form over the axes given: parameters get
+// homes, statements get assignments, conversions go between them.
 void random_typing(Module *m, const Axis *axis, uint32_t naxis, Rng *rng, TypingCount *count);
 
 #endif
