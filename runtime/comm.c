@@ -114,9 +114,18 @@ static void *work(void *error) {
   return NULL;
 }
 
+static int read_delay(DtError *e) {
+  const char *text = getenv("DT_COMM_DELAY_MS");
+  char *end = NULL;
+  long ms = text && *text ? strtol(text, &end, 10) : 0;
+  if (ms < 0 || ms > 1000000 || (end && *end))
+    return dt_fail(e, DT_EXIT_USAGE, "DT_COMM_DELAY_MS=%s is not a number of milliseconds", text);
+  comm.delay_ms = (int)ms;
+  return 0;
+}
+
 int dt_comm_run(const DtTransport *t, double timeout, DtError *e) {
-  const char *ms = getenv("DT_COMM_DELAY_MS");
-  comm.delay_ms = ms ? atoi(ms) : 0;
+  if (read_delay(e)) return e->status;
   comm.timeout = timeout;
   comm.transport = t;
   set_limit();

@@ -21,6 +21,8 @@ static int connect(DtLaunch *l, int ranks, double timeout, const DtTransport **b
   }
   const char *asked = getenv("DT_COMM");
   bool mpi = asked && strcmp(asked, "mpi") == 0;
+  if (asked && *asked && !mpi)
+    return dt_fail(e, DT_EXIT_USAGE, "DT_COMM=%s: it may be 'mpi', or not be set", asked);
   if (l->local_size == l->size && !mpi) return dt_world_meet(l, 3 * silent, e);
   if (strcmp(l->launcher, "torchrun") == 0)
     return dt_fail(e, DT_EXIT_MISFIT,

@@ -124,6 +124,24 @@ static void no_number(int rank, int ranks) {
   setenv("WORLD_SIZE", "two", 1);
 }
 
+static void other_way(int rank, int ranks) {
+  torchrun(rank, ranks);
+  setenv("DT_COMM", "pigeons", 1);
+}
+static void other_delay(int rank, int ranks) {
+  torchrun(rank, ranks);
+  setenv("DT_COMM_DELAY_MS", "20s", 1);
+}
+static void two_machines(int rank, int ranks) {
+  torchrun(rank, ranks);
+  set("LOCAL_WORLD_SIZE", 1);
+}
+static void two_machines_mpi(int rank, int ranks) {
+  mpich(rank, ranks);
+  set("MPI_LOCALNRANKS", 1);
+  setenv("DT_MPI_PLUGIN", "/nowhere/dtc-mpich.so", 1);
+}
+
 static void check_refused(void (*variables)(int, int), int ranks, int status, const char *text) {
   size_t n;
   int s = in_launched(ranks, variables, adds_up, &ranks, "said");
@@ -154,5 +172,11 @@ int main(void) {
   check_refused(other_size, 2, DT_EXIT_MISFIT, "a process came to rank 0 of 2 as rank 1 of 3");
   check_refused(without_rank, 1, DT_EXIT_MISFIT, "torchrun's variables say rank -1 of 1");
   check_refused(no_number, 1, DT_EXIT_MISFIT, "WORLD_SIZE=two is not a number");
+  check_refused(other_way, 2, DT_EXIT_USAGE, "DT_COMM=pigeons: it may be 'mpi'");
+  check_refused(other_delay, 2, DT_EXIT_USAGE, "DT_COMM_DELAY_MS=20s is not a number");
+  check_refused(two_machines, 2, DT_EXIT_MISFIT,
+                "ranks on several machines are started by mpirun or srun");
+  check_refused(two_machines_mpi, 2, DT_EXIT_OS,
+                "cannot load the MPI plug-in: /nowhere/dtc-mpich.so");
   return check_done();
 }
