@@ -13,5 +13,9 @@ for mpi in openmpi mpich; do
       { tail -n 20 out.txt; fail "$mpi, DT_COMM=$way"; }
     [ "$(grep -c 'of 4 is content' out.txt)" -eq 4 ] || { cat out.txt; fail "not 4 ranks, DT_COMM=$way"; }
   done
+
+  # A stopped rank: the others give it up, by name, and mpirun ends it.
+  DT_COMM=mpi timeout 60 mpirun.$mpi -n 3 "$BUILD/tests/rt_comm_collectives" stopped 1 >out.txt 2>&1 && fail "$mpi: a rank was stopped"
+  says "train: rank [02]: error: nothing came for [0-9.]+ s from or to rank.* 1.*; this rank waited in barrier .*, step 2" out.txt
 done
 [ $found -eq 1 ] || { echo "no MPI here"; exit 77; }

@@ -292,8 +292,8 @@ static int launched(char **argv) {
   return status;
 }
 
-// Rank argv[2] is killed, and the others wait for it.
-static int killed(char **argv) {
+// Rank argv[2] is killed or stopped, and the others wait for it.
+static int lost(char **argv) {
   static const DtProgram p;
   DtError e = {0};
   if (dt_comm_start(&p, 0, 1, &e)) {
@@ -303,17 +303,17 @@ static int killed(char **argv) {
   for (int step = 1; step <= 3; step++) {
     dt_comm_step(step);
     dt_barrier(dt_group(15));
-    if (dt_world.rank == atoi(argv[2])) raise(SIGKILL);
+    if (dt_world.rank == atoi(argv[2])) raise(strcmp(argv[1], "killed") ? SIGSTOP : SIGKILL);
   }
   dt_comm_stop();
   return 0;
 }
 
 // comm_collectives [MOST]: worlds of up to so many ranks. comm_collectives launched TP CP PP and
-// killed RANK: what mpirun is to start.
+// killed|stopped RANK: what mpirun is to start.
 int main(int argc, char **argv) {
   if (argc == 5) return launched(argv);
-  if (argc == 3) return killed(argv);
+  if (argc == 3) return lost(argv);
   int most = argc > 1 ? atoi(argv[1]) : 8; // ranks of a world
   static const int world[][4] = {{1, 1, 1, 1}, {2, 1, 1, 1}, {2, 2, 1, 1}, {3, 1, 1, 3},
                                  {4, 2, 1, 1}, {4, 1, 2, 2}, {6, 3, 1, 2}, {6, 1, 1, 1},
