@@ -200,8 +200,28 @@ typedef struct Output {
   bool real;
 } Output;
 
+// Uniform in [-1, 1], by splitmix64.
+static double random_part(uint64_t *state) {
+  uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+  z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+  z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+  return (double)(int64_t)(z ^ z >> 31) * 0x1p-63;
+}
+
+static void store_noisy(const Frame *fr, Tensor *t, int64_t at, double v, double err, bool acc) {
+  double unit = fr->o->unit > 0 ? fr->o->unit : 0x1p-24;
+  if (acc) err += fabs(v);
+  if (isfinite(err)) v += unit * err * random_part(fr->o->noise);
+  t->real[at] = v;
+  t->scale[at] = isfinite(err) && isfinite(t->scale[at]) ? 0 : INFINITY;
+}
+
 static void store_real(const Frame *fr, Tensor *t, int64_t at, double v, double err, bool acc) {
   if (acc) v += t->real[at];
+  if (fr->o->noise) {
+    store_noisy(fr, t, at, v, err, acc);
+    return;
+  }
   if (fr->o->round) v = round_to(t->type, v);
   t->real[at] = v;
   if (fr->o->scale) t->scale[at] = acc ? t->scale[at] + err + fabs(v) : err;
@@ -293,7 +313,8 @@ static void reduce_end(const Reduction *r, Output *out, int at, const InterpOpti
     if (!r->real) out->v.integer[at] = r->integer;
     else out->v.real[at] = r->red == RED_MEAN ? r->acc / n : r->acc;
     if (!o->scale) return;
-    out->v.err[at] = r->err + (r->count > 1 && r->real ? (1 + log2(n) + n / 8) * r->sum_abs : 0);
+    double grows = o->noise ? 1 : 1 + log2(n) + n / 8;
+    out->v.err[at] = r->err + (r->count > 1 && r->real ? grows * r->sum_abs : 0);
     if (r->red == RED_MEAN) out->v.err[at] = out->v.err[at] / n + fabs(r->acc / n);
     return;
   case RED_ARGMAX:

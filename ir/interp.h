@@ -18,7 +18,8 @@
 //   where          that of the branch taken; where the condition is uncertain, |a - b| / u more
 // A comparison, argmax, floor or int whose operands' bounds times `unit` reach across the place
 // where the outcome changes is uncertain: infinite e, which spreads to all that depends on it
-// (elements to be left out of a comparison). Arguments are exact unless they come with `scale`.
+// (elements to be left out of a comparison). Arguments are exact unless they come with `scale`;
+// a constant is rounded once.
 #ifndef DTC_INTERP_H
 #define DTC_INTERP_H
 
@@ -44,6 +45,11 @@ typedef struct InterpOptions {
   bool round; // what is stored is rounded to the value's Dtype
   bool scale; // carry error bounds: results and in-out arguments get `scale`
   double unit; // roundoff of the program compared with, for what is uncertain; 0 means 2^-24
+  // Where not NULL (with `scale`): a generator's state. Each real that is stored is off by a random
+  // part of what its own statement may lose, its operands taken as they are: a bound as above, but
+  // sum |t| alone for a sum. So a run is a sample of what roundings do to the results, by their
+  // actual sensitivities; `scale` is 0 but where an outcome was uncertain.
+  uint64_t *noise;
   // Where not NULL: a hash of every outcome that makes a function not smooth (comparisons of reals,
   // winners of max, min and argmax, signs in abs, floors). Equal hashes: both runs went the same
   // ways.

@@ -171,21 +171,12 @@ typedef struct Compare {
   const Case *c;
   Tolerance t;
   Str what, name;
-  double greatest; // element of all gradients
   SameCount *n;
 } Compare;
 
-static double greatest(const double *x, int64_t count) {
-  double most = 0;
-  for (int64_t i = 0; i < count; i++) most = fmax(most, fabs(x[i]));
-  return most;
-}
-
 static bool same(const Compare *x, const double *want, const double *got, const double *scale,
-                 int64_t count) {
-  // Gradients that cancel to 0, such as of keys' biases, are as good as the terms that cancel.
-  double size = fmax(greatest(want, count), 1e-2 * x->greatest);
-  bool exact = x->t.bound == 0;
+                 const double *spread, int64_t count) {
+  bool exact = !spread;
   for (int64_t i = 0; i < count; i++) {
     double bound = scale ? scale[i] : 0, error = fabs(got[i] - want[i]);
     x->n->elements++;
@@ -193,7 +184,7 @@ static bool same(const Compare *x, const double *want, const double *got, const 
       x->n->left_out++;
       continue;
     }
-    double allowed = fmin(x->t.bound * bound, x->t.part * size);
+    double allowed = exact ? 0 : fmin(x->t.bound * bound, x->t.noise * spread[i]);
     if (allowed > 0) x->n->worst = fmax(x->n->worst, error / allowed);
     if (want[i] == got[i] || (!exact && error <= allowed)) continue;
     printf("%s: %s: %s[%lld] is %.17g, should be %.17g +- %.3g\n", x->c->name, x->what, x->name,
@@ -207,14 +198,15 @@ bool outcome_same(const Case *c, const Outcome *want, const Outcome *got, Tolera
                   SameCount *n) {
   CHECK(want->nout == got->nout && want->parts == got->parts && want->nparam == got->nparam);
   CHECK(!want->grad == !got->grad);
-  Compare x = {c, t, what, str_intern("loss and metrics"), 0, n};
-  if (!same(&x, want->out, got->out, want->out_scale, want->nout * want->parts)) return false;
-  for (uint32_t p = 0; want->grad && p < want->nparam; p++)
-    x.greatest = fmax(x.greatest, greatest(want->grad[p]->real, tensor_count(want->grad[p])));
+  Compare x = {c, t, what, str_intern("loss and metrics"), n};
+  const Outcome *s = t.spread;
+  if (!same(&x, want->out, got->out, want->out_scale, s ? s->out : NULL, want->nout * want->parts))
+    return false;
   for (uint32_t p = 0; want->grad && p < want->nparam; p++) {
     const Tensor *w = want->grad[p], *g = got->grad[p];
     x.name = str_printf("gradient of %s", want->param ? want->param[p].name : "a parameter");
-    if (!same(&x, w->real, g->real, w->scale, tensor_count(w))) return false;
+    const double *spread = s ? s->grad[p]->real : NULL;
+    if (!same(&x, w->real, g->real, w->scale, spread, tensor_count(w))) return false;
   }
   return true;
 }

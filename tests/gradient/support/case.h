@@ -73,10 +73,17 @@ typedef struct Native {
 bool native_build(const Case *c, Module *m, Native *n); // of a module after the last pass
 bool native_run(const Case *c, const Native *n, Entry e, const Inputs *in, int threads, Outcome *r);
 
-// How far what is compiled may be from the interpreter.
+// What roundings of this unit do to an outcome: the greatest difference of each element over some
+// runs with noise (InterpOptions.noise), in an Outcome's arrays.
+bool oracle_spread(const Case *c, const Module *m, Entry e, const Inputs *in, double unit,
+                   const Outcome *want, Outcome *spread);
+
+// How far what is compiled may be from the interpreter: `bound` times the interpreter's bound of the
+// element, which grows faster with depth than errors do, and `noise` times its spread. Without a
+// spread: bit for bit.
 typedef struct Tolerance {
-  double bound; // times the interpreter's bound of the element; 0: bit for bit
-  double part; // and times the tensor's greatest element: bounds grow faster with depth than errors
+  double bound, noise;
+  const Outcome *spread;
 } Tolerance;
 
 typedef struct SameCount {

@@ -4,7 +4,7 @@
 
 #include "tests/gradient/support/case.h"
 
-enum { MAX_ARGS = 256, PROBES = 32 };
+enum { MAX_ARGS = 256, PROBES = 32, NOISY = 8 };
 
 // One entry's call: its arguments, of which it owns those from the front up to `owned`.
 typedef struct Frame {
@@ -97,6 +97,31 @@ bool oracle_run(const Case *c, const Module *m, Entry e, const Inputs *in, const
     ok = part_run(c, m, e, in, part, o, total, ntotal, r);
   for (uint32_t i = 0; i < ntotal; i++) tensor_free(total[i]);
   return ok;
+}
+
+static void widen(double *spread, const double *want, const double *got, int64_t n) {
+  for (int64_t i = 0; i < n; i++) spread[i] = fmax(spread[i], fabs(got[i] - want[i]));
+}
+
+bool oracle_spread(const Case *c, const Module *m, Entry e, const Inputs *in, double unit,
+                   const Outcome *want, Outcome *spread) {
+  uint64_t state = c->seed;
+  *spread = (Outcome){.nout = want->nout, .nparam = want->nparam, .parts = want->parts};
+  spread->out = calloc((size_t)(want->nout * want->parts), sizeof *spread->out);
+  if (want->grad) spread->grad = calloc(want->nparam + 1, sizeof *spread->grad);
+  for (uint32_t p = 0; want->grad && p < want->nparam; p++)
+    spread->grad[p] = tensor_new(DT_REAL, want->grad[p]->extent, want->grad[p]->rank);
+  for (int k = 0; k < NOISY; k++) {
+    InterpOptions o = {.seed = 7, .step = 3, .scale = true, .unit = unit, .noise = &state};
+    Outcome r;
+    if (!oracle_run(c, m, e, in, &o, &r)) return false;
+    widen(spread->out, want->out, r.out, want->nout * want->parts);
+    for (uint32_t p = 0; want->grad && p < want->nparam; p++)
+      widen(spread->grad[p]->real, want->grad[p]->real, r.grad[p]->real,
+            tensor_count(want->grad[p]));
+    outcome_free(&r);
+  }
+  return true;
 }
 
 // ---- central differences
