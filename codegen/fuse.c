@@ -175,6 +175,10 @@ Plan *plan_fuse(Module *m) {
                                    ENTRY_EVAL,   ENTRY_UPDATE};
   for (unsigned i = 0; i < sizeof compiled / sizeof *compiled; i++)
     if (m->entry[compiled[i]] != NONE) reach(p, m->entry[compiled[i]]);
+  for (uint32_t i = 0; i < m->chunk.n * NCHUNK_PART; i++) {
+    Id fn = m->chunk.at[i / NCHUNK_PART].fn[i % NCHUNK_PART];
+    if (fn != NONE) reach(p, fn);
+  }
   for (Id f = 0; f < m->fn.n; f++)
     if (p->reached[f]) plan_function(p, f);
   return p;

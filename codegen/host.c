@@ -24,6 +24,7 @@ static void name_file_scope(Host *h) {
   names_init(&h->file, h->a, NULL);
   for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
     names_new(&h->file, str_intern(tables[i]));
+  host_pipeline_names(h);
   for (uint32_t i = 0; i < h->order.n; i++) {
     const FnPlan *fp = &h->p->fn[h->order.at[i]];
     for (uint32_t j = 0; j < fp->kernel.n; j++) {
@@ -41,11 +42,17 @@ static void start(Host *h, const Plan *p, bool test, Buf *out) {
   h->fn = NEWN(h->a, Str, m->fn.n + 1);
   h->random = NEWN(h->a, bool, m->fn.n + 1);
   bool *seen = NEWN(h->a, bool, m->fn.n + 1);
+  uint32_t chunk;
+  ChunkPart part;
   for (Id f = 0; f < m->fn.n; f++)
-    if (p->reached[f] && (test || host_entry_of(h, f) != NENTRY)) visit_fn(h, f, seen);
+    if (p->reached[f] && (test || host_entry_of(h, f) != NENTRY || host_chunk_of(h, f, &chunk, &part)))
+      visit_fn(h, f, seen);
   name_file_scope(h);
   host_find_stores(h);
-  if (!test) h->params = param_layout(m);
+  if (test) return;
+  h->params = param_layout(m);
+  h->stage = NEWN(h->a, ParamLayout *, m->stages + 1);
+  for (uint32_t s = 0; m->chunk.n && s < m->stages; s++) h->stage[s] = param_layout_stage(m, s);
 }
 
 static void print_functions(Host *h) {

@@ -25,7 +25,8 @@ typedef struct Host {
   // to add.
   bool **stores;
   VEC(Id) order; // reached functions, callees first
-  ParamLayout *params; // NULL in tests
+  ParamLayout *params; // NULL in tests; of a pipeline: the stage's whose function is printed
+  ParamLayout **stage; // of each stage
   Life **life; // for each reached function: its buffers'
 } Host;
 
@@ -35,7 +36,10 @@ typedef struct HostFn {
   Id id;
   const Fn *f;
   const FnPlan *fp;
-  Entry entry; // what the program calls it as, or NENTRY
+  Entry entry; // what the program calls it as, or NENTRY. Of a chunk: STEP where it makes gradients, else EVAL
+  const Chunk *chunk; // of a pipeline, or NULL
+  uint32_t number; // the chunk's
+  ChunkPart part;
   Names names;
   Id *storage; // for each value that owns a buffer: the value whose pointer it goes by (an alias's
                // argument)
@@ -92,6 +96,16 @@ Str host_entry_arg(const Host *h, Entry e,
 Str host_entry_result(const Host *h, Entry e, uint32_t result);
 int host_moments(const Host *h);
 
+// host_chunk.c: where a chunk's function finds what it receives, sends and keeps; the pipeline's tables
+bool host_chunk_of(const Host *h, Id fn, uint32_t *chunk, ChunkPart *part);
+void host_chunk_begin(HostFn *x); // fills chunk, number, part and entry
+Str host_chunk_arg(const HostFn *x, uint32_t arg);
+Str host_chunk_result(const HostFn *x, uint32_t result);
+uint32_t host_chunk_piece(const HostFn *x, uint32_t arg, bool *grad); // of the stage's layout, or NONE
+bool host_chunk_touches(const Host *h, Id fn, uint32_t arg);
+void host_pipeline(Host *h); // the tables
+void host_pipeline_names(Host *h); // takes their names
+
 // host_layer.c: where the step finds its gradients, and a repeat the parameters and gradients of its layer
 // The first kernel that touches a gradient outside layers; the number of kernels where none does;
 // NONE in what makes no gradients.
@@ -108,6 +122,7 @@ Str host_layer_slice(const HostFn *x, const LayerPtrs *l, Id value);
 
 // host_tables.c: parameters, data, settings, the program
 void host_listing(Host *h); // the table of buffers
+void host_params(Host *h, const ParamLayout *l, Str prefix); // PREFIXparam, PREFIXstack
 void host_tables(Host *h, int cpu_level, Str build_hash);
 
 // host_attention.c: a call of the attention intrinsic

@@ -423,6 +423,10 @@ static void print_locals(HostFn *x, Buf *b) {
   }
 }
 
+static Str entry_result(const HostFn *x, uint32_t result) {
+  return x->chunk ? host_chunk_result(x, result) : host_entry_result(x->h, x->entry, result);
+}
+
 // An entry finds its buffers in the call.
 static void print_entry(HostFn *x, const Buf *locals) {
   Buf *b = x->h->out;
@@ -430,17 +434,18 @@ static void print_entry(HostFn *x, const Buf *locals) {
   for (uint32_t i = 0; i < x->f->arg.n; i++)
     if (x->used[x->f->arg.at[i]])
       buf_printf(b, "  %s *%s = %s;\n", arg_type(x, i), x->name[x->f->arg.at[i]],
-                 host_entry_arg(x->h, x->entry, i));
+                 x->chunk ? host_chunk_arg(x, i) : host_entry_arg(x->h, x->entry, i));
   for (uint32_t i = 0; i < x->f->result.n; i++) {
     Id v = x->f->result.at[i];
     if (result_place(x->h->p, x->id, i).kind == RESULT_OWN && x->used[v])
       buf_printf(b, "  %s *%s = %s;\n", c_type(x->f->value.at[v].type), x->name[v],
-                 host_entry_result(x->h, x->entry, i));
+                 entry_result(x, i));
   }
   if (x->key_used) buf_printf(b, "  const uint64_t key[2] = {call->seed, call->step};\n");
   if (x->frame_used) buf_printf(b, "  char *frame = call->frame;\n");
   if (x->beta_used)
     buf_printf(b, "  const %s beta = call->fresh ? 0 : 1;\n", c_type(x->h->m->compute));
+  if (!x->body.n) buf_printf(b, "  (void)call;\n");
   if (locals->n) buf_write(b, locals->text, locals->n);
 }
 
@@ -476,7 +481,7 @@ static void copy_entry_results(HostFn *x) {
     ResultPlace r = result_place(x->h->p, x->id, i);
     if (r.kind != RESULT_ARG && r.kind != RESULT_SAME) continue;
     Id v = x->f->result.at[i];
-    put_copy(x, 2, host_entry_result(x->h, x->entry, i), host_pointer(x, v),
+    put_copy(x, 2, entry_result(x, i), host_pointer(x, v),
              bytes_of(&x->f->value.at[v]));
   }
 }
@@ -484,6 +489,7 @@ static void copy_entry_results(HostFn *x) {
 void host_fn(Host *h, Id fn) {
   HostFn x = {.h = h, .id = fn, .f = &h->m->fn.at[fn], .fp = &h->p->fn[fn]};
   x.entry = h->test ? NENTRY : host_entry_of(h, fn);
+  if (!h->test) host_chunk_begin(&x);
   names_init(&x.names, h->a, &h->file);
   uint32_t n = x.f->value.n + 1;
   x.storage = NEWN(h->a, Id, n);

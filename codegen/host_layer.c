@@ -6,6 +6,12 @@ void host_find_layered(HostFn *x) {
   x->params = NEWN(x->h->a, uint32_t, x->f->value.n + 1);
   x->grads = NEWN(x->h->a, uint32_t, x->f->value.n + 1);
   if (x->entry != ENTRY_STEP && x->entry != ENTRY_EVAL && x->entry != ENTRY_SAMPLE) return;
+  for (uint32_t i = 0; x->chunk && i < x->f->arg.n; i++) {
+    bool grad;
+    uint32_t p = host_chunk_piece(x, i, &grad);
+    if (p != NONE && x->h->params->param[p].stack != NONE) (grad ? x->grads : x->params)[x->f->arg.at[i]] = p + 1;
+  }
+  if (x->chunk) return;
   for (uint32_t i = 0; i < x->h->m->param.n; i++) {
     const Param *p = &x->h->m->param.at[i];
     if (x->h->params->param[i].stack == NONE) continue;
@@ -88,8 +94,8 @@ static void zero_gradients(HostFn *x, uint32_t stack, Str base) {
   int64_t from = 0, to = 0;
   bool any = false;
   Buf fill = {0};
-  for (uint32_t i = 0; i <= x->h->m->param.n; i++) {
-    bool last = i == x->h->m->param.n;
+  for (uint32_t i = 0; i <= l->n; i++) {
+    bool last = i == l->n;
     if (!last && l->param[i].stack != stack) continue;
     bool stored = false;
     for (uint32_t k = 0; !last && k < x->f->arg.n; k++)

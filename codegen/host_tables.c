@@ -1,6 +1,7 @@
 // The tables that a training program hands to the runtime: parameters, data, settings, kernels,
 // buffers.
 #include "codegen/host.h"
+#include "runtime/pipeline.h"
 
 static const char *const dt_type[NDTYPE] = {
     [DT_F64] = "DT_TYPE_F64", [DT_F32] = "DT_TYPE_F32", [DT_I32] = "DT_TYPE_I32"};
@@ -89,28 +90,29 @@ static void print_shards(Host *h, const Param *p) {
 }
 
 // The axes over which the runtime is to sum the parameter's gradient.
-static void print_partial(Host *h, const Param *p) {
-  const Fn *f = &h->m->fn.at[h->m->entry[ENTRY_STEP]];
-  Id grad = value_find(f, str_printf("grad.%s", p->name));
+static void print_partial(Host *h, const ParamLayout *l, uint32_t i) {
+  const Value *grad = param_gradient(h->m, l, i);
   bool any = false;
-  for (uint32_t a = 0; grad != NONE && a < h->m->axis.n; a++) {
-    if (f->value.at[grad].shard[a].kind != SHARD_PARTIAL) continue;
+  for (uint32_t a = 0; grad && a < h->m->axis.n; a++) {
+    if (grad->shard[a].kind != SHARD_PARTIAL) continue;
     buf_printf(h->out, "%s1u << %s", any ? " | " : ", .partial = ", host_axis(h->m, a));
     any = true;
   }
 }
 
-static void print_param(Host *h, uint32_t i) {
+static void print_param(Host *h, const ParamLayout *l, uint32_t i) {
   Buf *b = h->out;
-  const Param *p = &h->m->param.at[i];
-  const ParamPlace *q = &h->params->param[i];
+  const Param *p = &h->m->param.at[l->piece[i].param];
+  const ParamPlace *q = &l->param[i];
   bool stacked = q->stack != NONE;
-  int64_t n = 1, offset = q->offset + (stacked ? h->params->stack.at[q->stack].offset : 0);
-  for (uint32_t d = 0; d < p->rank; d++) n *= p->extent[d];
+  int64_t n = 1, offset = q->offset + (stacked ? l->stack.at[q->stack].offset : 0), extent[MAX_RANK];
+  memcpy(extent, p->extent, sizeof extent);
+  if (p->nstack) extent[0] = l->piece[i].count;
+  for (uint32_t d = 0; d < p->rank; d++) n *= extent[d];
   buf_printf(b, "    {.name = ");
   put_string(b, p->name);
   buf_printf(b, ", .rank = %u, .nstack = %u, .extent = ", p->rank, p->nstack);
-  put_extents(b, p->extent, p->rank ? p->rank : 1);
+  put_extents(b, extent, p->rank ? p->rank : 1);
   buf_printf(b, ",\n     .count = %lld, .offset = %lld, .init = %s, .init_a = ", (long long)n,
              (long long)offset, dt_init[p->init]);
   put_real(b, p->init_a);
@@ -120,20 +122,22 @@ static void print_param(Host *h, uint32_t i) {
   if (stacked) buf_printf(b, ", .stack = %u", q->stack + 1);
   if (q->count != n) buf_printf(b, ", .local = %lld", (long long)q->count);
   print_shards(h, p);
-  print_partial(h, p);
+  print_partial(h, l, i);
   buf_printf(b, "},\n");
 }
 
-static void print_stacks(Host *h) {
+static void print_stacks(Host *h, const ParamLayout *l, Str prefix) {
   Buf *b = h->out;
-  if (!h->params->stack.n) return;
-  buf_printf(b, "static const DtStack stack[] = {\n");
-  for (uint32_t s = 0; s < h->params->stack.n; s++) {
-    const StackPlace *t = &h->params->stack.at[s];
+  if (!l->stack.n) return;
+  buf_printf(b, "static const DtStack %sstack[] = {\n", prefix);
+  for (uint32_t s = 0; s < l->stack.n; s++) {
+    const StackPlace *t = &l->stack.at[s];
     buf_printf(b, "    {.name = ");
     put_string(b, t->name);
-    buf_printf(b, ", .count = %lld, .offset = %lld, .stride = %lld},\n", (long long)t->count,
+    buf_printf(b, ", .count = %lld, .offset = %lld, .stride = %lld", (long long)t->count,
                (long long)t->offset, (long long)t->stride);
+    if (t->first) buf_printf(b, ", .first = %lld", (long long)t->first);
+    buf_printf(b, "},\n");
   }
   buf_printf(b, "};\n\n");
 }
@@ -144,12 +148,12 @@ static void print_axes(Host *h) {
     buf_printf(h->out, "    .%s = %lld,\n", h->m->axis.at[a].name, (long long)h->m->axis.at[a].size);
 }
 
-static void print_params(Host *h) {
-  buf_printf(h->out, "static const DtParam param[] = {\n");
-  for (uint32_t i = 0; i < h->m->param.n; i++) print_param(h, i);
-  if (!h->m->param.n) buf_printf(h->out, "    {.name = NULL},\n");
+void host_params(Host *h, const ParamLayout *l, Str prefix) {
+  buf_printf(h->out, "static const DtParam %sparam[] = {\n", prefix);
+  for (uint32_t i = 0; i < l->n; i++) print_param(h, l, i);
+  if (!l->n) buf_printf(h->out, "    {.name = NULL},\n");
   buf_printf(h->out, "};\n\n");
-  print_stacks(h);
+  print_stacks(h, l, prefix);
 }
 
 // What is cut over the ranks that replicate the parameters.
@@ -181,7 +185,8 @@ static bool data_range(const Host *h, uint32_t data, int64_t *lo, int64_t *hi) {
 static void print_data(Host *h) {
   Buf *b = h->out;
   const Train *t = &h->m->train;
-  const Fn *step = &h->m->fn.at[h->m->entry[ENTRY_STEP]];
+  Id id = h->m->chunk.n ? h->m->chunk.at[0].fn[CHUNK_FORWARD] : h->m->entry[ENTRY_STEP];
+  const Fn *step = &h->m->fn.at[id];
   buf_printf(b, "static const DtData data[] = {\n");
   for (uint32_t i = 0; i < h->m->ndata; i++) {
     const Value *v = &step->value.at[step->arg.at[i]];
@@ -287,6 +292,10 @@ static void print_entries(Host *h) {
 
 static int64_t frame_bytes(const Host *h) {
   int64_t most = 0;
+  for (uint32_t i = 0; i < h->m->chunk.n * NCHUNK_PART; i++) {
+    Id fn = h->m->chunk.at[i / NCHUNK_PART].fn[i % NCHUNK_PART];
+    if (fn != NONE && h->p->fn[fn].frame_bytes > most) most = h->p->fn[fn].frame_bytes;
+  }
   for (int e = ENTRY_SAMPLE; e < NENTRY; e++) {
     if (h->m->entry[e] == NONE) continue;
     int64_t n = h->p->fn[h->m->entry[e]].frame_bytes;
@@ -304,9 +313,22 @@ static void print_sample(Host *h) {
              (long long)logits->extent[logits->rank - 1]);
 }
 
+static void print_pipeline(Host *h) {
+  const Module *m = h->m;
+  DtPipeKind kind;
+  int chunks;
+  if (!m->chunk.n) return;
+  if (!dt_pipe_parse(m->schedule, &kind, &chunks)) BUG("no schedule is called %s", m->schedule);
+  buf_printf(h->out, "    .pp = %u, .schedule = %d, // %s\n    .nchunk = %u, .chunk = chunk, .stage = stage,\n",
+             m->stages, kind, m->schedule, m->chunk.n);
+}
+
 void host_tables(Host *h, int cpu_level, Str build_hash) {
   Buf *b = h->out;
-  print_params(h);
+  ParamLayout *whole = param_layout(h->m);
+  h->params = whole;
+  host_params(h, whole, str_intern(""));
+  host_pipeline(h);
   print_data(h);
   print_metrics(h);
   uint32_t nkernel = print_kernels(h);
@@ -326,9 +348,10 @@ void host_tables(Host *h, int cpu_level, Str build_hash) {
              h->m->metric.n ? ".metric = metric, " : "");
   print_train(h);
   buf_printf(b, "    .param_count = %lld, .frame_bytes = %lld, .stores_grad = true,\n",
-             (long long)h->params->count, (long long)frame_bytes(h));
+             h->m->chunk.n ? 0LL : (long long)whole->count, (long long)frame_bytes(h));
   print_axes(h);
   print_zero(h);
+  print_pipeline(h);
   if (h->m->entry[ENTRY_UPDATE] != NONE)
     buf_printf(b, "    .update_piece = %d,\n", UPDATE_PIECE);
   print_entries(h);

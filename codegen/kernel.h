@@ -101,13 +101,28 @@ typedef struct StackPlace {
   int64_t count; // layers
   int64_t offset, stride; // layer l's parameters are [offset + l * stride, offset + (l + 1) * stride)
   Id by; // statement of the step: the repeat that makes their gradients
+  int64_t first; // the model's number of layer 0
+  uint32_t chunk; // of a pipeline
 } StackPlace;
 typedef struct ParamLayout {
-  ParamPlace *param; // for each Module.param
+  uint32_t n;
+  Piece *piece; // what each is: all of each Module.param, or what a stage's chunks hold, chunk by chunk
+  uint32_t *chunk; // of each, in a pipeline
+  ParamPlace *param; // for each
   VEC(StackPlace) stack; // after all parameters that are in none
   int64_t count; // of a region
 } ParamLayout;
 ParamLayout *param_layout(const Module *m);
+ParamLayout *param_layout_stage(const Module *m, uint32_t stage); // of a pipeline
+// The accumulator of its gradient, or NULL.
+const Value *param_gradient(const Module *m, const ParamLayout *l, uint32_t param);
+
+// Of a pipeline's chunks (codegen/host_chunk.c): bytes kept with a microbatch, bytes that a part sends, and
+// the time that a function takes, roughly (at least 1).
+int64_t chunk_slot_bytes(const Module *m, uint32_t chunk);
+int64_t chunk_sent_bytes(const Module *m, uint32_t chunk, ChunkPart part);
+struct Plan;
+int64_t chunk_cost(const struct Plan *p, Id fn);
 
 // What the options say of data parallelism; runtime/program.h has the same fields.
 typedef struct ZeroOptions {

@@ -9,6 +9,7 @@
 #include "codegen/link.h"
 #include "driver/pipeline.h"
 #include "driver/report.h"
+#include "driver/schedule.h"
 #include "frontend/frontend.h"
 #include "ir/text.h"
 #include "ir/verify.h"
@@ -206,6 +207,14 @@ static int can_write(const Job *j) {
   return EXIT_MODEL;
 }
 
+// That a data-parallel rank runs.
+static int32_t microbatches(const Job *j) {
+  const Train *t = &j->m->train;
+  int64_t all = (t->batch + t->microbatch - 1) / t->microbatch, dp = j->o->dp ? j->o->dp : 1;
+  int64_t n = (all + dp - 1) / dp;
+  return n > INT32_MAX ? INT32_MAX : (int32_t)n;
+}
+
 static int backend(Job *j) {
   double start = now();
   Plan *p = plan_fuse(j->m);
@@ -220,6 +229,11 @@ static int backend(Job *j) {
   Buf text = {0}, object = {0}, err = {0};
   if (j->o->emit == EMIT_KERNELS || j->o->emit == EMIT_PLAN) {
     plan_print(p, &text);
+    return put_buf(j, &text);
+  }
+  if (j->m->chunk.n && !schedule_check(p, microbatches(j))) return EXIT_BUG;
+  if (j->o->emit == EMIT_SCHEDULE) {
+    schedule_print(p, microbatches(j), &text);
     return put_buf(j, &text);
   }
   CpuOptions co = {.arch = j->o->arch, .opt = 3};
@@ -308,6 +322,12 @@ int compile(const Options *o, Arena *a) {
 #else
   bool checked = true;
 #endif
+  if (o->pp > 1) {
+    j.m->stages = (uint32_t)o->pp;
+    j.m->chunks = (uint32_t)o->pipe_chunks;
+    j.m->split = o->pipe_kind == DT_PIPE_ZB;
+    j.m->schedule = o->schedule ? o->schedule : str_intern("1f1b");
+  }
   PipelineOptions po = {.dump_after = o->dump_after, .dump = stdout, .time = o->time, .verify = checked,
                         .until = last_pass(o)};
   if (!pipeline_run(j.m, &po)) return EXIT_MODEL;

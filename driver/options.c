@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "ir/diag.h"
+#include "runtime/pipeline.h"
 
 // One row an option: letter or number, long name, argument (NULL: none), help. --help prints the rows
 // in this order.
@@ -26,7 +27,8 @@ static const Row rows[] = {
     {OPT_ARCH, "arch", "NAME", "processor: native (default), x86-64, x86-64-v3,\nx86-64-v4, or a name that LLVM knows"},
     {OPT_PRECISION, "precision", "fp32|fp64", "override the train block's; fp64 is for checking"},
     {OPT_TP, "tp", "N", "tensor-parallel degree: ranks that share a layer's\nproducts"},
-    {OPT_PP, "pp", "N", "pipeline stages (this version: 1)"},
+    {OPT_PP, "pp", "N", "pipeline stages: each rank has a part of the layers"},
+    {OPT_SCHEDULE, "schedule", "NAME", "of a pipeline: gpipe, 1f1b (default),\ninterleaved[:CHUNKS] or zb"},
     {OPT_CP, "cp", "N", "context-parallel degree: ranks that share a\nsequence"},
     {OPT_SEQUENCE, "sequence-parallel", NULL, "with --tp: norms and residuals are cut along the\nsequence"},
     {OPT_EP, "ep", "N", "expert-parallel degree (this version: 1)"},
@@ -34,10 +36,10 @@ static const Row rows[] = {
     {OPT_ZERO_GROUP, "zero-group", "N", "cut within groups of N ranks, and keep the same\nparts in each group (default: one group)"},
     {OPT_ACCUMULATE, "accumulate", "once|each", "reduce gradients once a step (default for --zero 0\nand 1) or at each microbatch (for 2 and 3)"},
     {OPT_GATHER, "gather", "each|once", "--zero 3: gather a layer's parameters each time it\nruns (default), or all of them once a step"},
-    {OPT_DP, "dp", "N", "data-parallel degree for --report and --interpret;\na launch finds its own"},
-    {OPT_GLOBAL_BATCH, "global-batch", "N", "batch for --report and --interpret"},
+    {OPT_DP, "dp", "N", "data-parallel degree for --report, --emit schedule\nand --interpret; a launch finds its own"},
+    {OPT_GLOBAL_BATCH, "global-batch", "N", "batch for --report, --emit schedule and --interpret"},
     {OPT_CHECKPOINT, "checkpoint", "none", "activation checkpointing (this version: none)"},
-    {OPT_EMIT, "emit", "WHAT", "print ast, ir, kernels, c, llvm, asm or plan\ninstead of linking"},
+    {OPT_EMIT, "emit", "WHAT", "print ast, ir, kernels, c, llvm, asm, plan or\nschedule instead of linking"},
     {OPT_DUMP, "dump-after", "PASS,...", "print the IR after these passes, or after all"},
     {OPT_RUN, "run", "PASS,...", "the input is IR text: run only these passes and\nprint"},
     {OPT_CHECK, "check", NULL, "type-check only"},
@@ -101,13 +103,13 @@ static bool bytes(const char *text, int64_t *out) {
 }
 
 static int set_emit(Options *o, const char *what) {
-  static const char *const name[] = {"ast", "ir", "kernels", "c", "llvm", "asm", "plan"};
-  for (int i = 0; i < 7; i++)
+  static const char *const name[] = {"ast", "ir", "kernels", "c", "llvm", "asm", "plan", "schedule"};
+  for (int i = 0; i < 8; i++)
     if (!strcmp(what, name[i])) {
       o->emit = (Emit)(EMIT_AST + i);
       return 0;
     }
-  return usage("--emit %s: expected ast, ir, kernels, c, llvm, asm or plan", what);
+  return usage("--emit %s: expected ast, ir, kernels, c, llvm, asm, plan or schedule", what);
 }
 
 // Degrees of parallelism that this version does not have are refused, never ignored.
@@ -127,12 +129,29 @@ static int set_word(Str *to, const char *name, const char *v) {
   return 0;
 }
 
+static int combine_pipeline(Options *o) {
+  DtPipeKind kind;
+  Str s = o->schedule ? o->schedule : str_intern("1f1b");
+  if (!dt_pipe_parse(s, &kind, &o->pipe_chunks))
+    return usage("--schedule %s: expected gpipe, 1f1b, interleaved, interleaved:CHUNKS or zb", s);
+  o->pipe_kind = (int)kind;
+  if (o->pp > 1 && o->pp * o->pipe_chunks > 64)
+    return usage("--pp %lld --schedule %s: a pipeline has at most 64 chunks in all", (long long)o->pp, s);
+  if (o->pp < 2 && o->schedule) return usage("--schedule %s is for a pipeline: --pp 2 or more", s);
+  if (o->pp < 2 && o->emit == EMIT_SCHEDULE) return usage("--emit schedule is for a pipeline: --pp 2 or more");
+  if (o->pp > 1 && o->interpret)
+    return usage("--interpret runs the whole model as one stage, and --pp %lld changes nothing there", (long long)o->pp);
+  return 0;
+}
+
 // What one option means for another.
 static int combine(Options *o) {
+  int bad = combine_pipeline(o);
+  if (bad) return bad;
   if (o->gather && o->zero < 3) return usage("--gather is for --zero 3, which keeps parameters in parts");
   if (o->sequence && o->tp < 2) return usage("--sequence-parallel is for --tp 2 or more");
-  if (o->dp && !o->report && !o->interpret)
-    return usage("--dp is for --report and --interpret: a launch finds the data-parallel degree itself");
+  if (o->dp && !o->report && !o->interpret && o->emit != EMIT_SCHEDULE)
+    return usage("--dp is for --report, --emit schedule and --interpret: a launch finds the data-parallel degree itself");
   o->accumulate_each = o->accumulate ? !strcmp(o->accumulate, "each") : o->zero >= 2;
   o->gather_once = o->gather && !strcmp(o->gather, "once");
   if (o->zero_group && o->dp && o->dp % o->zero_group)
@@ -155,7 +174,9 @@ static int set(Options *o, Arena *a, int key, const char *v) {
     return usage("--target %s: expected cpu", v);
   case OPT_ARCH: o->arch = v; return 0;
   case OPT_TP: return degree("tp", v, &o->tp);
-  case OPT_PP: return one_only("pp", v, "1");
+  case OPT_PP:
+    return positive(v, &o->pp) && o->pp <= 64 ? 0 : usage("--pp %s: expected a number of stages, at most 64", v);
+  case OPT_SCHEDULE: o->schedule = v; return 0;
   case OPT_CP: return degree("cp", v, &o->cp);
   case OPT_SEQUENCE: o->sequence = true; return 0;
   case OPT_EP: return one_only("ep", v, "1");

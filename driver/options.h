@@ -4,7 +4,7 @@
 
 #include "ir/util.h"
 
-typedef enum Emit { EMIT_NONE, EMIT_AST, EMIT_IR, EMIT_KERNELS, EMIT_C, EMIT_LLVM, EMIT_ASM, EMIT_PLAN } Emit;
+typedef enum Emit { EMIT_NONE, EMIT_AST, EMIT_IR, EMIT_KERNELS, EMIT_C, EMIT_LLVM, EMIT_ASM, EMIT_PLAN, EMIT_SCHEDULE } Emit;
 
 // Exit statuses of dtc.
 enum { EXIT_MODEL = 1, EXIT_USAGE = 2, EXIT_TOOL = 3, EXIT_BUG = 70 };
@@ -24,6 +24,9 @@ typedef struct Options {
   int64_t tp, cp; // 0: 1
   bool sequence; // --sequence-parallel
   int64_t zero, zero_group, dp; // group 0: all ranks; dp 0: not given
+  int64_t pp; // 0: not given
+  Str schedule; // NULL: not given
+  int pipe_kind, pipe_chunks; // what it comes to: DtPipeKind, chunks a stage
   Str accumulate, gather; // "once", "each"; NULL: not given
   bool accumulate_each, gather_once; // what they come to
 } Options;

@@ -25,12 +25,23 @@ static void add_memory(Report *r, const Plan *p) {
   t.zero_group = p->zero.group;
   t.accumulate_each = p->zero.each;
   t.gather_once = p->zero.once;
-  DtUnits units;
-  DtError e;
+  DtStages stages;
+  DtError e = {0};
   DtCut cut = dt_cut(&t, r->ranks);
-  if (dt_units_make(&units, &t, cut.owners, &e)) BUG("%s", e.text);
-  DtMemory m = dt_memory(&units, &t, &cut, true);
-  dt_units_free(&units);
+  DtMemory m = {0};
+  if (dt_stages_make(&stages, &t, cut.owners, &e)) BUG("%s", e.text);
+  for (int s = 0; s < stages.n; s++) {
+    DtWalk walk = {0};
+    int64_t each = (r->microbatches + r->ranks - 1) / r->ranks;
+    if (t.nchunk && dt_walk_open(&walk, &t, s, each, 0, &e)) BUG("%s", e.text);
+    DtMemory of = dt_memory(&stages, s, &t, &cut, true, &walk);
+    dt_walk_close(&walk);
+    if (of.total <= m.total) continue;
+    m = of;
+    r->stage = s;
+  }
+  r->stages = stages.n;
+  dt_stages_free(&stages);
   r->zero = t.zero;
   r->owners = cut.owners;
   r->param_bytes = m.params;
@@ -39,8 +50,9 @@ static void add_memory(Report *r, const Plan *p) {
   r->state_bytes = m.params + m.grads + m.moments;
   r->gathered_bytes = m.gathered;
   r->reducing_bytes = m.reducing;
-  r->other_bytes = m.norm + m.collected;
+  r->other_bytes = m.norm + m.collected + m.tied;
   r->frame_bytes = m.frame;
+  r->pipeline_bytes = m.pipeline;
   r->data_bytes = m.batches;
   r->total_bytes = m.total;
 }
@@ -53,9 +65,13 @@ Report report_make(const Plan *p, int ranks) {
     for (int d = 0; d < m->param.at[i].rank; d++) n *= m->param.at[i].extent[d];
     r.parameters += n;
   }
-  add_memory(&r, p);
   r.microbatches = (m->train.batch + m->train.microbatch - 1) / m->train.microbatch;
-  add_fn(&r, p, m->entry[ENTRY_STEP], 1);
+  add_memory(&r, p);
+  for (uint32_t i = 0; i < m->chunk.n * NCHUNK_PART; i++) {
+    Id fn = m->chunk.at[i / NCHUNK_PART].fn[i % NCHUNK_PART];
+    if (fn != NONE && i % NCHUNK_PART != CHUNK_EVAL) add_fn(&r, p, fn, 1);
+  }
+  if (!m->chunk.n) add_fn(&r, p, m->entry[ENTRY_STEP], 1);
   return r;
 }
 
@@ -64,6 +80,7 @@ static void line(FILE *out, const char *what, int64_t bytes) {
 }
 
 static void layout_text(const Report *r, FILE *out) {
+  if (r->stages > 1) fprintf(out, "%d stages of ", r->stages);
   if (r->ranks == 1) {
     fprintf(out, "one rank on the CPU\n\n");
     return;
@@ -82,13 +99,15 @@ void report_text(const Report *r, const Module *m, FILE *out) {
   fprintf(out, "kernels a microbatch     %16u\n", r->kernels);
   fprintf(out, "FLOPs a microbatch       %16.4g (matrix products and attention %.4g, the rest %.4g)\n\n",
           r->matrix_flops + r->other_flops, r->matrix_flops, r->other_flops);
-  fprintf(out, "memory of a rank\n");
+  if (r->stages > 1) fprintf(out, "memory of a rank of stage %d, which needs most\n", r->stage);
+  else fprintf(out, "memory of a rank\n");
   line(out, "parameters", r->param_bytes);
   line(out, "gradients", r->grad_bytes);
   line(out, "optimizer state", r->moment_bytes);
   line(out, "gathered parameters", r->gathered_bytes);
   line(out, "gradients to reduce", r->reducing_bytes);
   line(out, "activations, scratch", r->frame_bytes);
+  line(out, "pipeline", r->pipeline_bytes);
   line(out, "data", r->data_bytes);
   line(out, "norm, saving", r->other_bytes);
   line(out, "total", r->total_bytes);
@@ -96,16 +115,16 @@ void report_text(const Report *r, const Module *m, FILE *out) {
 
 void report_json(const Report *r, const Module *m, FILE *out) {
   fprintf(out,
-          "{\"model\":\"%s\",\"target\":\"cpu\",\"precision\":\"%s\",\"ranks\":%d,\"zero\":%d,\"zero_group\":%d,"
+          "{\"model\":\"%s\",\"target\":\"cpu\",\"precision\":\"%s\",\"ranks\":%d,\"stages\":%d,\"zero\":%d,\"zero_group\":%d,"
           "\"parameters\":%lld,\"batch\":%lld,\"microbatch\":%lld,\"microbatches\":%lld,\"kernels\":%u,"
           "\"matrix_flops\":%.17g,\"other_flops\":%.17g,",
-          m->name, dtype_name[m->compute], r->ranks, r->zero, r->owners, (long long)r->parameters,
+          m->name, dtype_name[m->compute], r->ranks, r->stages, r->zero, r->owners, (long long)r->parameters,
           (long long)m->train.batch, (long long)m->train.microbatch, (long long)r->microbatches, r->kernels,
           r->matrix_flops, r->other_flops);
   fprintf(out,
           "\"memory\":{\"parameters\":%lld,\"gradients\":%lld,\"optimizer\":%lld,\"state\":%lld,\"gathered\":%lld,"
-          "\"reducing\":%lld,\"activations\":%lld,\"data\":%lld,\"other\":%lld,\"total\":%lld}}\n",
+          "\"reducing\":%lld,\"activations\":%lld,\"pipeline\":%lld,\"data\":%lld,\"other\":%lld,\"total\":%lld}}\n",
           (long long)r->param_bytes, (long long)r->grad_bytes, (long long)r->moment_bytes, (long long)r->state_bytes,
           (long long)r->gathered_bytes, (long long)r->reducing_bytes, (long long)r->frame_bytes,
-          (long long)r->data_bytes, (long long)r->other_bytes, (long long)r->total_bytes);
+          (long long)r->pipeline_bytes, (long long)r->data_bytes, (long long)r->other_bytes, (long long)r->total_bytes);
 }

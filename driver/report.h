@@ -10,6 +10,8 @@ typedef struct Report {
   int64_t state_bytes; // parameters, gradients and moments: what ZeRO cuts
   int64_t gathered_bytes, reducing_bytes; // what is whole for a while
   int64_t other_bytes; // the norm's sums, a tensor collected to be written
+  int stages, stage; // of a pipeline; the one whose rank needs most
+  int64_t pipeline_bytes; // activations that wait for their backward pass, messages
   int ranks, zero, owners; // data-parallel ranks; those among which ZeRO cuts
   double matrix_flops, other_flops; // of one microbatch, forward and backward
   int64_t microbatches; // of one optimizer step, on all ranks

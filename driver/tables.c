@@ -1,4 +1,5 @@
 #include "driver/tables.h"
+#include "runtime/pipeline.h"
 
 #include "ir/layout.h"
 #include "runtime/comm.h"
@@ -6,24 +7,29 @@
 // The runtime's number of a mesh axis.
 static int axis_of(const Module *m, uint32_t axis) { return strcmp(m->axis.at[axis].name, "tp") ? DT_AXIS_CP : DT_AXIS_TP; }
 
-static void lay_out(const Module *m, const Param *p, DtParam *q) {
-  const Fn *step = &m->fn.at[m->entry[ENTRY_STEP]];
-  Id grad = value_find(step, str_printf("grad.%s", p->name));
+static void lay_out(const Module *m, const Param *p, const Value *grad, DtParam *q) {
   q->local = 1;
   for (uint32_t d = 0; d < p->rank; d++) q->local *= layout_extent(m, p->shard, d, p->extent[d]);
   for (uint32_t a = 0; a < m->axis.n; a++) {
     const Shard *s = &p->shard[a];
     if (s->kind == SHARD_SPLIT) q->shard[axis_of(m, a)] = (DtShard){s->dim - p->nstack, s->block};
-    if (grad != NONE && step->value.at[grad].shard[a].kind == SHARD_PARTIAL)
+    if (grad && grad->shard[a].kind == SHARD_PARTIAL)
       q->partial |= 1u << axis_of(m, a);
   }
 }
 
-static DtParam param_of(const Module *m, const Param *p) {
+// Of a program that is not cut into stages, or NULL.
+static const Value *whole_gradient(const Module *m, uint32_t param) {
+  const Fn *step = m->entry[ENTRY_STEP] == NONE ? NULL : &m->fn.at[m->entry[ENTRY_STEP]];
+  Id v = step ? value_find(step, str_printf("grad.%s", m->param.at[param].name)) : NONE;
+  return v == NONE ? NULL : &step->value.at[v];
+}
+
+static DtParam param_of(const Module *m, const Param *p, const Value *grad) {
   DtParam q = {.name = p->name, .rank = p->rank, .nstack = p->nstack, .count = 1, .init = (DtInit)p->init,
                .init_a = p->init_a, .init_b = p->init_b, .decay = p->decay};
   for (int d = 0; d < p->rank; d++) q.count *= q.extent[d] = p->extent[d];
-  lay_out(m, p, &q);
+  lay_out(m, p, grad, &q);
   return q;
 }
 
@@ -38,7 +44,8 @@ static void place_as_planned(const Module *m, DtProgram *t, DtParam *param) {
   const ParamLayout *l = param_layout(m);
   DtStack *stack = NEWN(m->arena, DtStack, l->stack.n + 1);
   for (uint32_t s = 0; s < l->stack.n; s++)
-    stack[s] = (DtStack){l->stack.at[s].name, l->stack.at[s].count, l->stack.at[s].offset, l->stack.at[s].stride};
+    stack[s] = (DtStack){.name = l->stack.at[s].name, .count = l->stack.at[s].count, .offset = l->stack.at[s].offset,
+                         .stride = l->stack.at[s].stride};
   for (int i = 0; i < t->nparam; i++) {
     const ParamPlace *q = &l->param[i];
     param[i].stack = q->stack == NONE ? 0 : (int)q->stack + 1;
@@ -50,12 +57,58 @@ static void place_as_planned(const Module *m, DtProgram *t, DtParam *param) {
   t->param_count = l->count;
 }
 
+static void place_stage(const Module *m, DtStage *t, uint32_t stage) {
+  const ParamLayout *l = param_layout_stage(m, stage);
+  DtParam *param = NEWN(m->arena, DtParam, l->n + 1);
+  DtHeld *held = NEWN(m->arena, DtHeld, l->n + 1);
+  DtStack *stack = NEWN(m->arena, DtStack, l->stack.n + 1);
+  for (uint32_t s = 0; s < l->stack.n; s++)
+    stack[s] = (DtStack){.name = l->stack.at[s].name, .count = l->stack.at[s].count, .offset = l->stack.at[s].offset,
+                         .stride = l->stack.at[s].stride, .first = l->stack.at[s].first};
+  for (uint32_t i = 0; i < l->n; i++) {
+    const ParamPlace *q = &l->param[i];
+    const Param *p = &m->param.at[l->piece[i].param];
+    param[i] = param_of(m, p, param_gradient(m, l, i));
+    if (p->nstack) {
+      param[i].count = param[i].count / p->extent[0] * l->piece[i].count;
+      param[i].extent[0] = l->piece[i].count;
+    }
+    param[i].stack = q->stack == NONE ? 0 : (int)q->stack + 1;
+    param[i].offset = q->offset + (q->stack == NONE ? 0 : stack[q->stack].offset);
+    param[i].local = q->count;
+    held[i] = (DtHeld){(int)l->piece[i].param, l->piece[i].first};
+  }
+  *t = (DtStage){.nparam = (int)l->n, .nstack = (int)l->stack.n, .param = param, .held = held, .stack = stack,
+                 .param_count = l->count};
+}
+
+static void place_stages(const Module *m, const Plan *p, DtProgram *t) {
+  DtStage *stage = NEWN(m->arena, DtStage, m->stages);
+  DtPipeChunk *chunk = NEWN(m->arena, DtPipeChunk, m->chunk.n);
+  DtPipeKind kind;
+  int chunks;
+  if (!dt_pipe_parse(m->schedule, &kind, &chunks)) BUG("no schedule is called %s", m->schedule);
+  for (uint32_t s = 0; s < m->stages; s++) place_stage(m, &stage[s], s);
+  for (uint32_t k = 0; k < m->chunk.n; k++) {
+    chunk[k].slot_bytes = chunk_slot_bytes(m, k);
+    for (int i = 0; i < NCHUNK_PART; i++) {
+      chunk[k].sent_bytes[i] = chunk_sent_bytes(m, k, (ChunkPart)i);
+      chunk[k].cost[i] = m->chunk.at[k].fn[i] == NONE ? 0 : chunk_cost(p, m->chunk.at[k].fn[i]);
+    }
+  }
+  t->pp = (int)m->stages;
+  t->stage = stage;
+  t->nchunk = (int)m->chunk.n;
+  t->chunk = chunk;
+  t->schedule = kind;
+}
+
 static DtType type_of(Dtype t) {
   return t == DT_I32 ? DT_TYPE_I32 : t == DT_F32 ? DT_TYPE_F32 : DT_TYPE_F64;
 }
 
 static void fill_data(const Module *m, DtProgram *t) {
-  const Fn *f = &m->fn.at[m->entry[ENTRY_STEP]];
+  const Fn *f = &m->fn.at[m->chunk.n ? m->chunk.at[0].fn[CHUNK_FORWARD] : m->entry[ENTRY_STEP]];
   DtData *data = NEWN(m->arena, DtData, m->ndata + 1);
   for (uint32_t i = 0; i < m->ndata; i++) {
     const Value *v = &f->value.at[f->arg.at[i]];
@@ -87,6 +140,10 @@ static DtTrain train_of(const Train *t) {
 
 static int64_t largest_frame(const Plan *p) {
   int64_t most = 0;
+  for (uint32_t i = 0; i < p->m->chunk.n * NCHUNK_PART; i++) {
+    Id fn = p->m->chunk.at[i / NCHUNK_PART].fn[i % NCHUNK_PART];
+    if (fn != NONE && p->fn[fn].frame_bytes > most) most = p->fn[fn].frame_bytes;
+  }
   for (int e = ENTRY_SAMPLE; e < NENTRY; e++)
     if (p->m->entry[e] != NONE && p->fn[p->m->entry[e]].frame_bytes > most)
       most = p->fn[p->m->entry[e]].frame_bytes;
@@ -99,7 +156,7 @@ DtProgram tables_make(const Module *m, const Plan *p) {
                  .update_piece = UPDATE_PIECE};
   DtParam *param = NEWN(m->arena, DtParam, m->param.n + 1);
   const char **metric = NEWN(m->arena, const char *, m->metric.n + 1);
-  for (uint32_t i = 0; i < m->param.n; i++) param[i] = param_of(m, &m->param.at[i]);
+  for (uint32_t i = 0; i < m->param.n; i++) param[i] = param_of(m, &m->param.at[i], whole_gradient(m, i));
   for (uint32_t i = 0; i < m->metric.n; i++) metric[i] = m->metric.at[i];
   for (uint32_t a = 0; a < m->axis.n; a++)
     *(axis_of(m, a) == DT_AXIS_TP ? &t.tp : &t.cp) = (int)m->axis.at[a].size;
@@ -107,7 +164,8 @@ DtProgram tables_make(const Module *m, const Plan *p) {
   t.metric = metric;
   t.nmoment = m->train.opt != OPT_SGD ? 2 : m->train.momentum != 0;
   t.train = train_of(&m->train);
-  if (p) place_as_planned(m, &t, param);
+  if (p && m->chunk.n) place_stages(m, p, &t);
+  else if (p) place_as_planned(m, &t, param);
   else place_whole(&t, param);
   fill_data(m, &t);
   if (m->entry[ENTRY_COUNT] != NONE) t.ntotal = (int)m->fn.at[m->entry[ENTRY_COUNT]].result.n;

@@ -21,8 +21,8 @@ bool pass_pipeline(Module *m) {
   }
   Cut step, eval;
   if (!cut_step(m, m->entry[ENTRY_STEP], &step) || !cut_place(&step)) return false;
-  if (m->split) cut_split(&step);
-  cut_emit(&step);
+  if (m->split && !cut_split(&step)) return false;
+  if (!cut_emit(&step)) return false;
   if (m->entry[ENTRY_EVAL] != NONE) {
     if (!cut_eval(m, m->entry[ENTRY_EVAL], &step, cut_use(&step), &eval)) return false;
     cut_emit_eval(&eval);

@@ -62,10 +62,10 @@ void cut_reads(const Cut *c, const Stmt *s, void (*visit)(Id value, void *ctx), 
 bool cut_place(Cut *c);
 
 // pipeline_split.c: moves what only gradients of parameters need to PHASE_W
-void cut_split(Cut *c);
+bool cut_split(Cut *c); // false after an error
 
 // pipeline_emit.c: the functions of each phase and chunk, to Module.chunk
-void cut_emit(Cut *c);
+bool cut_emit(Cut *c); // false after an error
 void cut_emit_eval(Cut *c);
 uint64_t *cut_use(Cut *c); // by value: chunks that have the parameter
 

@@ -247,9 +247,20 @@ static bool slices_held_only(const Cutting *x, const Call *c, const Call *from) 
   return true;
 }
 
+// Whether another forward repeat takes slices of the same parameter: they would be cut at different
+// layers, and what several stages hold must be the same part.
+static bool shares_params(const Cutting *x, uint32_t at) {
+  const Call *c = x->stmt[at].call;
+  for (uint32_t j = 0; j < x->nforward; j++)
+    for (uint32_t i = 0; j != at && x->stmt[j].kind == ST_REPEAT && i < c->narg; i++)
+      if (c->arg[i].mode == ACT_SLICE && is_held(x->c, c->arg[i].value) && slices(x->stmt[j].call, c->arg[i].value))
+        return true;
+  return false;
+}
+
 static bool cuttable(const Cutting *x, uint32_t at) {
   const Stmt *s = &x->stmt[at];
-  if (s->kind != ST_REPEAT || s->call->reverse || s->call->count < 2) return false;
+  if (s->kind != ST_REPEAT || s->call->reverse || s->call->count < 2 || shares_params(x, at)) return false;
   if (!slices_held_only(x, s->call, NULL)) return false;
   for (uint32_t i = 0; i < s->call->nresult; i++) {
     const Result *r = &s->call->result[i];

@@ -257,18 +257,36 @@ static void add_chunk_pieces(const Needs *n, uint32_t k) {
   }
 }
 
-void cut_emit(Cut *c) {
+// What several chunks hold they sum, so it must be the same part.
+static bool check_shared(const Module *m) {
+  for (uint32_t k = 0; k < m->chunk.n; k++)
+    for (uint32_t i = 0; i < m->chunk.at[k].piece.n; i++)
+      for (uint32_t l = 0; l < m->chunk.n; l++)
+        for (uint32_t j = 0; j < m->chunk.at[l].piece.n; j++) {
+          const Piece *p = &m->chunk.at[k].piece.at[i], *q = &m->chunk.at[l].piece.at[j];
+          bool meet = p->param == q->param && p->first < q->first + q->count && q->first < p->first + p->count;
+          if (!meet || (p->first == q->first && p->count == q->count)) continue;
+          diag_error(m->src, m->param.at[p->param].loc,
+                     "a pipeline cannot hold `%s` on stages that use different layers of it", m->param.at[p->param].name);
+          return false;
+        }
+  return true;
+}
+
+bool cut_emit(Cut *c) {
   Module *m = c->m;
   Needs n = find_needs(c);
   for (uint32_t k = 0; k < c->nchunk; k++) {
     PUSH(m->arena, m->chunk, (Chunk){.fn = {NONE, NONE, NONE, NONE}});
     add_chunk_pieces(&n, k);
   }
+  if (!check_shared(m)) return false;
   for (uint32_t k = 0; k < c->nchunk; k++) {
     m->chunk.at[k].fn[CHUNK_FORWARD] = emit(&n, PHASE_F, k, str_intern("forward"));
     m->chunk.at[k].fn[CHUNK_BACKWARD] = emit(&n, PHASE_B, k, str_intern("backward"));
     if (m->split) m->chunk.at[k].fn[CHUNK_WEIGHTS] = emit(&n, PHASE_W, k, str_intern("weights"));
   }
+  return true;
 }
 
 void cut_emit_eval(Cut *c) {

@@ -266,8 +266,29 @@ static void split_chunk(Cut *c, uint32_t chunk, Parts **known) {
   c->task.n = c->task.cap = task.n;
 }
 
-void cut_split(Cut *c) {
+static void test_grad(Id v, void *ctx) {
+  Marks *x = ctx;
+  x->any |= is_held(x->c, v);
+}
+
+// Gradients of parameters are made by W alone, so that it can be the one to begin them.
+static bool check_split(Cut *c) {
+  for (uint32_t i = 0; i < cut_fn(c)->stmt.n; i++) {
+    const Stmt *s = &cut_fn(c)->stmt.at[i];
+    Marks x = {c, NULL, false};
+    if (c->task.at[i].free || c->task.at[i].phase != PHASE_B) continue;
+    stmt_defines(c->m, s, test_grad, &x);
+    if (!x.any) continue;
+    diag_error(c->m->src, s->loc,
+               "schedule zb cannot part this into the gradient of its input and those of its parameters; 1f1b does not need to");
+    return false;
+  }
+  return true;
+}
+
+bool cut_split(Cut *c) {
   Parts *known = NULL;
   for (uint32_t k = 0; k < c->nchunk; k++) split_chunk(c, k, &known);
   cut_defs(c);
+  return check_split(c);
 }

@@ -105,7 +105,7 @@ static void print_tensors(const DtProgram *p) {
 typedef struct Layout {
   int ranks, tp, cp, dp, pp;
   DtCut cut;
-  DtUnits units;
+  DtStages stages;
 } Layout;
 
 static int degree(int n) { return n > 1 ? n : 1; }
@@ -121,13 +121,26 @@ static int make_layout(Layout *l, const DtProgram *p, int ranks, DtError *e) {
     return dt_fail(e, DT_EXIT_MISFIT, "--zero-group %d does not divide the %d ranks that share "
                    "parameters", p->zero_group, group);
   l->cut = dt_cut(p, group);
-  return dt_units_make(&l->units, p, l->cut.owners, e);
+  return dt_stages_make(&l->stages, p, l->cut.owners, e);
 }
 
-static void print_memory(const DtProgram *p, const Layout *l) {
-  DtMemory m = dt_memory(&l->units, p, &l->cut, true);
+// Of the stage that needs most.
+static DtMemory most_memory(const DtProgram *p, const Layout *l, int64_t micro, DtError *e) {
+  DtMemory most = {0};
+  for (int s = 0; s < l->pp && !e->status; s++) {
+    DtWalk w = {0};
+    if (l->pp > 1) dt_walk_open(&w, p, s, (micro + l->dp - 1) / l->dp, 0, e);
+    DtMemory m = dt_memory(&l->stages, s, p, &l->cut, true, &w);
+    dt_walk_close(&w);
+    if (m.total > most.total) most = m;
+  }
+  return most;
+}
+
+static void print_memory(const DtMemory *of) {
+  DtMemory m = *of;
   printf("\"memory\":{\"formula\":\"parameters + gradients + moments + gathered + reducing + frame + "
-         "batches + norm + collected\"");
+         "batches + norm + collected + pipeline + tied\"");
   integer("parameters", m.params);
   integer("gradients", m.grads);
   integer("moments", m.moments);
@@ -137,6 +150,8 @@ static void print_memory(const DtProgram *p, const Layout *l) {
   integer("batches", m.batches);
   integer("norm", m.norm);
   integer("collected", m.collected);
+  integer("pipeline", m.pipeline);
+  integer("tied", m.tied);
   integer("total", m.total);
   printf("},\n");
 }
@@ -150,7 +165,11 @@ static void print_layout(const DtProgram *p, const Layout *l) {
 
 int dt_info(const DtProgram *p, const DtOptions *o, DtError *e) {
   Layout l;
-  if (make_layout(&l, p, o->ranks ? (int)o->ranks : 1, e)) return e->status;
+  int ranks = o->ranks ? (int)o->ranks : degree(p->tp) * degree(p->cp) * degree(p->pp);
+  if (make_layout(&l, p, ranks, e)) return e->status;
+  int64_t each = p->ndata > 0 ? p->data[0].extent[0] : p->train.microbatch;
+  DtMemory memory = most_memory(p, &l, (o->batch + each - 1) / each, e);
+  if (e->status) return e->status;
   printf("{");
   text("model", p->model);
   putchar(',');
@@ -160,8 +179,8 @@ int dt_info(const DtProgram *p, const DtOptions *o, DtError *e) {
   print_layout(p, &l);
   print_train(p, o);
   print_tensors(p);
-  print_memory(p, &l);
-  dt_units_free(&l.units);
+  print_memory(&memory);
+  dt_stages_free(&l.stages);
   printf("\"kernels\":[");
   for (int i = 0; i < p->nkernel; i++) {
     printf("%s\n{", i ? "," : "");
@@ -189,13 +208,19 @@ static void plan_ranks(const DtRun *r, int64_t micro) {
   int dp = n[DT_AXIS_DP];
   printf("ranks        %d: tp %d x cp %d x dp %d x pp %d, %lld microbatches each\n", dt_world.size,
          n[DT_AXIS_TP], n[DT_AXIS_CP], dp, n[DT_AXIS_PP], (long long)((micro + dp - 1) / dp));
+  if (n[DT_AXIS_PP] > 1) {
+    DtPipeBubble b = dt_pipe_bubble(r->walk.route[DT_WALK_TRAIN].pipe);
+    printf("pipeline     %s, %d chunks a stage, bubble %.1f%% by the compiler's estimate\n",
+           dt_pipe_name[r->p->schedule], r->p->nchunk / n[DT_AXIS_PP], 100.0 * (double)b.idle / (double)b.all);
+  }
   printf("zero         %d, %d owners of each parameter, gradients reduced %s\n", r->p->zero,
          z->cut.owners, z->cut.each ? "at every microbatch" : "once a step");
 }
 
 void dt_plan(const DtRun *r) {
   const DtProgram *p = r->p;
-  DtMemory m = dt_memory(&r->zero.units, p, &r->zero.cut, r->o.save || r->o.export_to);
+  int stage = dt_world.coord[DT_AXIS_PP];
+  DtMemory m = dt_memory(&r->zero.stages, stage, p, &r->zero.cut, r->o.save || r->o.export_to, &r->walk);
   int64_t micro = (r->o.batch + r->micro - 1) / r->micro;
   printf("model        %s, build %s, %s\n", p->model, p->build, p->train.precision);
   printf("parameters   %lld in %d tensors\n", (long long)parameters(p), p->nparam);
@@ -217,5 +242,7 @@ void dt_plan(const DtRun *r) {
   size("batches", m.batches);
   size("norm", m.norm);
   size("collected", m.collected);
+  size("pipeline", m.pipeline);
+  size("tied", m.tied);
   size("total", m.total);
 }

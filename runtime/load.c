@@ -131,10 +131,11 @@ void dt_files_fill(const DtFiles *f, const DtTensor *tensor, DtRun *r, DtRegion 
   DtType type = r->p->type;
   size_t size = dt_type_size(type);
   for (int64_t i = 0; i < r->zero.units.ninstance; i++) {
-    const DtTensor *t = find(f, tensor[i].name);
+    int64_t number = r->zero.units.instance[i].number;
+    const DtTensor *t = find(f, tensor[number].name);
     DtPart part = dt_instance_part(&r->zero, region, i);
     DtLayout l;
-    dt_piece_layout(&r->zero, i, dt_world.rank, &l);
+    dt_piece_layout(&r->zero, number, dt_world.rank, &l);
     for (int64_t at = part.lo, run; at < part.hi; at += run) {
       int64_t element;
       char *to = part.at + (size_t)(at - part.lo) * size;

@@ -56,7 +56,7 @@ static int open_data(DtRun *r, DtError *e) {
   // A train block may ask for validations and leave it to --val where the data is.
   bool asked = r->o.eval_only || r->o.eval_given || r->o.val;
   if (!need_val || (!asked && r->p->train.val == DT_DATA_NONE)) return 0;
-  if (!r->p->eval) return dt_fail(e, DT_EXIT_USAGE, "%s has no validation loss", r->p->model);
+  if (!r->p->eval && !(r->p->nchunk && r->p->chunk[0].run[DT_EVAL])) return dt_fail(e, DT_EXIT_USAGE, "%s has no validation loss", r->p->model);
   if (dt_dataset_open(&r->val, r->p, true, r->o.val, e) || dt_dataset_check(&r->val, most, e))
     return e->status;
   r->has_val = true;
@@ -110,7 +110,9 @@ static int prepare_alone(Program *a, const DtCheckpoint *c, const DtCheckpoint *
   if (open_data(r, e)) return e->status;
   bool training = !r->o.eval_only && (r->step < r->o.steps || r->o.save || r->o.dry_run);
   dt_trace_begin("allocating memory");
-  if (dt_zero_open(&r->zero, r->p, e) || dt_memory_allocate(r, training, e)) return e->status;
+  if (dt_zero_open(&r->zero, r->p, e) || dt_step_prepare(r, training, e) ||
+      dt_memory_allocate(r, training, e))
+    return e->status;
   dt_trace_begin("filling the parameters");
   if (fill(r, c, init, e)) return e->status;
   if (r->o.seed_given) {
@@ -251,6 +253,7 @@ static int finish(Program *a, DtError *e) {
   dt_dataset_close(&a->r.val);
   if (dt_memory_check(&a->r, &more) && !e->status) *e = more;
   dt_memory_free(&a->r);
+  dt_walk_close(&a->r.walk);
   dt_zero_close(&a->r.zero);
   dt_parallel_done();
   if (fflush(stdout) != 0 && errno != EPIPE && !e->status)

@@ -18,9 +18,11 @@ static int64_t data_bytes(const DtProgram *p, int k) {
 }
 
 // Whole gradients are the model's state where they are summed in place, and else on their way to it.
-DtMemory dt_memory(const DtUnits *u, const DtProgram *p, const DtCut *cut, bool saves) {
+DtMemory dt_memory(const DtStages *s, int stage, const DtProgram *p, const DtCut *cut, bool saves,
+                   const DtWalk *walk) {
   int64_t size = (int64_t)dt_type_size(p->type);
-  DtSizes n = dt_sizes(u, p, cut);
+  const DtUnits *u = &s->units[stage];
+  DtSizes n = dt_sizes(u, &s->view[stage], cut);
   DtMemory m = {.params = size * n.params,
                 .grads = size * (cut->each ? n.sums : n.grads),
                 .moments = size * n.moment * p->nmoment,
@@ -30,8 +32,10 @@ DtMemory dt_memory(const DtUnits *u, const DtProgram *p, const DtCut *cut, bool 
   for (int k = 0; k < p->ndata; k++) m.batches += data_bytes(p, k);
   m.norm = (int64_t)sizeof(double) * (dt_norm_blocks(u, cut) + dt_shared_count(u, p, cut));
   if (saves) m.collected = dt_save_bytes(p, cut);
+  if (walk) m.pipeline = dt_walk_bytes(walk);
+  m.tied = size * dt_tie_count(s, stage);
   m.total = m.params + m.grads + m.moments + m.gathered + m.reducing + m.frame + m.batches +
-            m.norm + m.collected;
+            m.norm + m.collected + m.pipeline + m.tied;
   return m;
 }
 
@@ -58,12 +62,17 @@ typedef struct Region {
 } Region;
 enum { MOST_REGIONS = 16 + DT_MAX_DATA };
 
+static DtMemory memory_of(const DtRun *r) {
+  return dt_memory(&r->zero.stages, dt_world.coord[DT_AXIS_PP], r->p, &r->zero.cut,
+                   r->o.save || r->o.export_to, &r->walk);
+}
+
 static int list_regions(DtRun *r, Region list[MOST_REGIONS]) {
-  const DtProgram *p = r->p;
+  const DtProgram *p = r->zero.p;
   DtZero *z = &r->zero;
   int64_t size = (int64_t)dt_type_size(p->type);
   DtSizes s = dt_sizes(&z->units, p, &z->cut);
-  DtMemory m = dt_memory(&z->units, p, &z->cut, r->o.save || r->o.export_to);
+  DtMemory m = memory_of(r);
   int n = 0;
   list[n++] = (Region){&z->param, size * s.params, false, "parameters"};
   list[n++] = (Region){&z->gathered, size * s.gathered, false, "gathered"};
@@ -78,6 +87,8 @@ static int list_regions(DtRun *r, Region list[MOST_REGIONS]) {
   list[n++] = (Region){&r->partial, blocks, false, "norm"};
   list[n++] = (Region){&r->shared, m.norm - blocks, false, "shared"};
   list[n++] = (Region){&r->gather, m.collected, false, "collected"};
+  list[n++] = (Region){&r->walk.memory, m.pipeline, false, "pipeline"};
+  list[n++] = (Region){&r->walk.tied, m.tied, true, "tied"};
   return n;
 }
 
@@ -100,7 +111,7 @@ int dt_memory_allocate(DtRun *r, bool training, DtError *e) {
   int n = list_regions(r, list);
   int64_t need = 0;
   for (int i = 0; i < n; i++) need += training || !list[i].training ? list[i].bytes : 0;
-  DtMemory m = dt_memory(&r->zero.units, r->p, &r->zero.cut, r->o.save || r->o.export_to);
+  DtMemory m = memory_of(r);
   if (training && need != m.total)
     return dt_fail(e, DT_EXIT_BUG, "regions of %lld bytes, not the plan's %lld", (long long)need,
                    (long long)m.total);
@@ -109,8 +120,8 @@ int dt_memory_allocate(DtRun *r, bool training, DtError *e) {
     if (list[i].bytes > 0 && (training || !list[i].training) &&
         allocate(list[i].at, list[i].bytes, e))
       return e->status;
-  r->nshared = dt_shared_count(&r->zero.units, r->p, &r->zero.cut);
-  r->zero.grad_bytes = (size_t)(dt_sizes(&r->zero.units, r->p, &r->zero.cut).grads *
+  r->nshared = dt_shared_count(&r->zero.units, r->zero.p, &r->zero.cut);
+  r->zero.grad_bytes = (size_t)(dt_sizes(&r->zero.units, r->zero.p, &r->zero.cut).grads *
                                 (int64_t)dt_type_size(r->p->type));
   return 0;
 }

@@ -48,6 +48,7 @@ typedef struct DtStack {
   const char *name; // "blocks"
   int64_t count; // layers
   int64_t offset, stride; // elements: layer l is [offset + l * stride, offset + (l + 1) * stride)
+  int64_t first; // what the model calls layer 0: of a pipeline's stage
 } DtStack;
 
 // One data argument of the model: what one microbatch of it looks like.
@@ -89,6 +90,10 @@ typedef struct DtCall {
   const void *scalar;
   uint64_t seed, step; // keys of random numbers; step is 1 in the first (0 is initialisation's)
   bool fresh; // step, if DtProgram.stores_grad: grad holds nothing yet, so the first contribution is stored
+  // A pipeline's chunk: what was received and where to leave what is sent (DtPipeChunk.sent_bytes); what is
+  // kept with the microbatch between its functions (slot_bytes).
+  const void *in;
+  void *send, *slot;
   struct DtZero *zero; // where the layers' parameters and gradients are (runtime/zero.h); NULL: in param and grad
 } DtCall;
 typedef void DtEntry(const DtCall *call);
@@ -98,6 +103,33 @@ typedef struct DtKernelInfo {
   const char *name, *source; // "layer_norm_fwd", "model.dt:12"
   double bytes, flops; // of one launch
 } DtKernelInfo;
+
+// A pipeline's stage has parts of the parameters, which lie in its regions as a program's own do. held[i]
+// says what DtStage.param[i] is: DtProgram.param[param], of a stacked one slices [first, first +
+// extent[0]) of the leading extent. Several stages may hold the same: then their gradients are summed.
+typedef struct DtHeld {
+  int param;
+  int64_t first;
+} DtHeld;
+typedef struct DtStage {
+  int nparam, nstack;
+  const DtParam *param;
+  const DtHeld *held;
+  const DtStack *stack;
+  int64_t param_count;
+} DtStage;
+
+// A part of the step that a stage runs: chunk c is stage c % pp's. `weights` is NULL where the schedule
+// does not part the backward pass. The last chunk's forward and eval return loss and metrics.
+enum { DT_FORWARD, DT_BACKWARD, DT_WEIGHTS, DT_EVAL, DT_CHUNK_PARTS };
+typedef struct DtPipeChunk {
+  DtEntry *run[DT_CHUNK_PARTS];
+  bool reads_data[DT_CHUNK_PARTS];
+  int64_t slot_bytes; // kept from forward to the last function that reads it
+  int64_t sent_bytes[DT_CHUNK_PARTS]; // by forward and eval to chunk c + 1, by backward to c - 1
+  int64_t cost[DT_CHUNK_PARTS]; // time, in units of the compiler's estimate; at least 1
+  int param, nparam; // of the stage's: those that the chunk uses
+} DtPipeChunk;
 
 typedef struct DtProgram {
   const char *model, *build; // build: hash of the compiled program, hex
@@ -128,6 +160,11 @@ typedef struct DtProgram {
   int zero, zero_group;
   bool accumulate_each; // gradients are reduced at every microbatch, not once a step
   bool gather_once; // zero 3: gathered parameters are kept for the step
+  // With pp above 1, in place of step, eval and sample: pp stages, nchunk chunks in all; `schedule` is a
+  // DtPipeKind (runtime/pipeline.h). `param` then names the model's parameters; none lie anywhere.
+  int nchunk, schedule;
+  const DtPipeChunk *chunk;
+  const DtStage *stage;
 } DtProgram;
 
 extern const DtProgram dt_program;

@@ -5,6 +5,7 @@
 #include "runtime/data.h"
 #include "runtime/options.h"
 #include "runtime/program.h"
+#include "runtime/walk.h"
 #include "runtime/zero.h"
 
 typedef struct DtRun {
@@ -17,6 +18,7 @@ typedef struct DtRun {
   bool val_totalled;
   // Memory: allocated once, before the first step.
   DtZero zero;                       // parameters, gradients and moments, or this rank's pieces
+  DtWalk walk;                       // of a pipeline
   void *frame, *buffer[DT_MAX_DATA]; // a microbatch of each data argument
   double *partial, *shared;          // of the norm: of blocks; what ranks sum once a step
   int64_t nshared;
@@ -48,9 +50,13 @@ static inline void dt_set(const DtProgram *p, void *at, int64_t i, double v) {
 typedef struct DtMemory {
   int64_t params, grads, moments; // the model's state, as ZeRO cuts it
   int64_t gathered, reducing;     // parameters, and gradients, that are whole for a while
-  int64_t frame, batches, norm, collected, total;
+  int64_t frame, batches, norm, collected;
+  int64_t pipeline, tied; // activations and messages of a pipeline; a gradient that stages sum
+  int64_t total;
 } DtMemory;
-DtMemory dt_memory(const DtUnits *u, const DtProgram *p, const DtCut *cut, bool saves);
+// Of a rank of `stage`; `walk` is NULL without a pipeline.
+DtMemory dt_memory(const DtStages *s, int stage, const DtProgram *p, const DtCut *cut, bool saves,
+                   const DtWalk *walk);
 // Allocates and touches what `r` needs: all of it, or without gradients and moments for a run of no
 // steps. 71 where the machine has less.
 int dt_memory_allocate(DtRun *r, bool training, DtError *e);
@@ -61,7 +67,8 @@ int64_t dt_memory_resident(void);         // the process's high-water mark in by
 void dt_fill_zero(void *p, size_t bytes);
 
 // runtime/update.c
-// part[i * stride] += the sum of squares, in double, of this rank's piece of instance i's gradient.
+// part[i * stride] += the sum of squares, in double, of this rank's piece of the gradient of the model's
+// instance i, if this stage answers for it.
 // `partial` holds dt_norm_blocks numbers.
 void dt_norm_parts(const DtZero *z, double *partial, double *part, int64_t stride);
 int64_t dt_norm_blocks(const DtUnits *u, const DtCut *cut); // of one unit, at most
@@ -77,6 +84,8 @@ typedef struct DtResult {
 } DtResult;
 // Numbers that ranks sum at the end of a step: results, flags, squares of the gradient's norm.
 int64_t dt_shared_count(const DtUnits *u, const DtProgram *p, const DtCut *cut);
+// Makes what steps and validations need besides memory, once the data is open: a pipeline's schedules.
+int dt_step_prepare(DtRun *r, bool training, DtError *e);
 // One optimizer step over the next `batch` samples. 79 where loss or norm is not finite: then
 // nothing is stepped.
 int dt_step(DtRun *r, DtResult *result, DtError *e);

@@ -114,14 +114,16 @@ typedef struct {
 } Round;
 
 static DtNote note_of(const DtSave *s, const DtChunk *c) {
-  const DtInstance *x = &s->r->zero.units.instance[c->item % s->names.each];
-  return (DtNote){s->r->p->param[x->param].name, x->layer, NULL};
+  int64_t tensor = c->item % s->names.each;
+  return (DtNote){dt_model_param(&s->r->zero, tensor)->name,
+                  dt_model_instance(&s->r->zero, tensor)->layer, NULL};
 }
 
 static const char *held(const DtSave *s, const DtChunk *c, int64_t element) {
   DtRegion region = c->item < s->names.each ? DT_PARAM
                                             : (DtRegion)(DT_MOMENT + c->item / s->names.each - 1);
-  DtPart p = dt_instance_part(&s->r->zero, region, c->item % s->names.each);
+  int64_t here = s->r->zero.stages.home[c->item % s->names.each].instance;
+  DtPart p = dt_instance_part(&s->r->zero, region, here);
   return p.at + (size_t)(element - p.lo) * size_of(s);
 }
 

@@ -67,12 +67,36 @@ int dt_stop_wanted(void) {
   return dt_stop_signal() ? dt_stop_signal() : parent;
 }
 
+static int load_micro(DtRun *r, const void *batch, int64_t micro, DtError *e) {
+  const Batch *b = batch;
+  return load(r, b, (share_of(r, b).first + micro) * r->micro, e);
+}
+
+static int look_for_signals(DtRun *r, DtError *e) {
+  r->stop = dt_agree(dt_stop_wanted());
+  return r->stop ? dt_fail(e, DT_EXIT_STOPPED, "stopped by a signal") : 0;
+}
+
+// The same through a pipeline: all microbatches of a step at once, those of validation in groups.
+static int through_stages(DtRun *r, const Batch *b, const void *total, int n, double *sum, DtError *e) {
+  const DtWalk *w = &r->walk;
+  Share s = share_of(r, b);
+  DtWalkJob job = {.load = load_micro, .batch = b, .total = total, .first = s.first * r->micro,
+                   .count = b->count, .training = b->gradients, .nresult = n, .sum = sum};
+  for (int i = 0; i < n; i++) sum[i] = 0;
+  if (b->gradients) return dt_walk(r, DT_WALK_TRAIN, 0, &job, e);
+  for (int64_t k = 0; k < w->groups; k++)
+    if (dt_walk(r, DT_WALK_EVAL, k * w->group, &job, e) || look_for_signals(r, e)) return e->status;
+  return w->rest ? dt_walk(r, DT_WALK_REST, w->groups * w->group, &job, e) : 0;
+}
+
 // Runs `entry` over this rank's microbatches of the batch and adds up its first n results.
 static int over_batch(DtRun *r, DtEntry *entry, const char *name, const Batch *b, const void *total,
                       int n, double *sum, DtError *e) {
   const DtProgram *p = r->p;
   double out[MOST_RESULTS]; // of either real type
   Share s = share_of(r, b);
+  if (p->nchunk && entry != p->count) return through_stages(r, b, total, n, sum, e);
   DtCall call = {.batch = (int32_t)b->count,
                  .total = total,
                  .frame = r->frame,
@@ -93,17 +117,16 @@ static int over_batch(DtRun *r, DtEntry *entry, const char *name, const Batch *b
     if (b->gradients) dt_zero_end_step(&r->zero);
     dt_trace_end(name);
     for (int i = 0; i < n; i++) sum[i] += dt_get(p, out, i);
-    if (!b->stoppable) continue;
-    if ((r->stop = dt_agree(dt_stop_wanted())))
-      return dt_fail(e, DT_EXIT_STOPPED, "stopped by a signal");
+    if (b->stoppable && look_for_signals(r, e)) return e->status;
   }
   return 0;
 }
 
-// One of the ranks that hold the same results, or parts of one result, gives them to the sum.
+// One of the ranks that hold the same results, or parts of one result, gives them to the sum; of a
+// pipeline's the last, which computes the loss.
 static bool gives_results(void) {
   return dt_world.coord[DT_AXIS_TP] == 0 && dt_world.coord[DT_AXIS_CP] == 0 &&
-         dt_world.coord[DT_AXIS_PP] == 0;
+         dt_world.coord[DT_AXIS_PP] == dt_world.degree[DT_AXIS_PP] - 1;
 }
 
 // v[0, n) = their sums over all ranks, in rank order.
@@ -132,7 +155,7 @@ static void take(const DtProgram *p, DtResult *result, const double *sum) {
 }
 
 int64_t dt_shared_count(const DtUnits *u, const DtProgram *p, const DtCut *cut) {
-  return SHARED_NORM + u->ninstance * (p->tp > 1 ? p->tp : 1) * cut->owners;
+  return SHARED_NORM + u->model * (p->tp > 1 ? p->tp : 1) * cut->owners;
 }
 
 // Adds this rank's squares to the shared numbers; of ranks that hold the same pieces one does.
@@ -142,8 +165,10 @@ static void share_norm(DtRun *r) {
   double *part = r->shared + SHARED_NORM + tp * z->cut.owners + z->shard->me;
   if (z->across->me != 0) return;
   dt_norm_parts(z, r->partial, part, each);
-  for (int64_t i = 0; tp > 0 && i < z->units.ninstance; i++)
-    if (!r->p->param[z->units.instance[i].param].shard[DT_AXIS_TP].block) part[i * each] = 0;
+  for (int64_t i = 0; tp > 0 && i < z->units.ninstance; i++) {
+    const DtInstance *x = &z->units.instance[i];
+    if (!z->p->param[x->param].shard[DT_AXIS_TP].block) part[x->number * each] = 0;
+  }
 }
 
 // The totals of a batch: counted now, or at the end of the step before.
@@ -181,6 +206,7 @@ static void finish_passes(DtRun *r, const Batch *b, const double *sum, DtResult 
   memset(r->shared, 0, (size_t)r->nshared * sizeof *r->shared);
   count_next(r, b);
   dt_zero_finish(&r->zero);
+  dt_walk_tie(r);
   dt_trace_begin("norm");
   share_norm(r);
   for (int i = 0; i < n && gives_results(); i++) r->shared[i] = sum[i];
@@ -233,14 +259,25 @@ int dt_step(DtRun *r, DtResult *result, DtError *e) {
                  isfinite(result->loss) ? result->norm : result->loss);
 }
 
+// Samples that a validation looks at. They are numbered in int32 within a batch, and here the whole set,
+// with padding, is one.
+static int64_t validated(const DtRun *r) {
+  int64_t count = r->val.count, most = INT32_MAX - (dt_world.degree[DT_AXIS_DP] + 1) * r->micro;
+  if (r->o.eval_samples > 0 && r->o.eval_samples < count) count = r->o.eval_samples;
+  return count > most ? most : count;
+}
+
+int dt_step_prepare(DtRun *r, bool training, DtError *e) {
+  Batch train = {.count = r->o.batch}, val = {.count = r->has_val ? validated(r) : 0};
+  if (!r->p->nchunk) return 0;
+  int64_t steps = training ? share_of(r, &train).each : 0;
+  return dt_walk_open(&r->walk, r->p, dt_world.coord[DT_AXIS_PP], steps, share_of(r, &val).each, e);
+}
+
 int dt_evaluate(DtRun *r, DtResult *result, DtError *e) {
   const DtProgram *p = r->p;
   double began = dt_seconds(), sum[MOST_RESULTS], total[DT_MAX_TOTALS];
-  int64_t count = r->val.count;
-  if (r->o.eval_samples > 0 && r->o.eval_samples < count) count = r->o.eval_samples;
-  // Samples are numbered in int32 within a batch, and here the whole set, with padding, is one.
-  int64_t most = INT32_MAX - (dt_world.degree[DT_AXIS_DP] + 1) * r->micro;
-  if (count > most) count = most;
+  int64_t count = validated(r);
   Batch b = {&r->val, 0, count, false, true, false};
   if (p->count && !r->val_totalled) {
     if (over_world(r, p->count, "count", &b, NULL, p->ntotal, r->val_total, e)) return e->status;

@@ -48,7 +48,8 @@ static void add_instances(DtUnits *u, const DtProgram *p) {
     int64_t inner = a->stack ? slices / p->stack[a->stack - 1].count : slices;
     for (int64_t l = 0; l < slices; l++) {
       DtInstance *x = &u->instance[u->ninstance++];
-      *x = (DtInstance){.param = i, .layer = l, .count = each, .begin = l % inner * each};
+      *x = (DtInstance){.param = i, .layer = l, .count = each, .begin = l % inner * each, .counts = true};
+      x->number = u->ninstance - 1;
       x->unit = a->stack ? u->stack[a->stack - 1] + l / inner : outside;
       if (a->stack) x->begin += a->offset - p->stack[a->stack - 1].offset;
     }
@@ -89,6 +90,7 @@ int dt_units_make(DtUnits *u, const DtProgram *p, int owners, DtError *e) {
   }
   add_units(u, p);
   add_instances(u, p);
+  u->model = u->ninstance;
   sort_instances(u);
   for (int64_t i = 0; i < u->nunit; i++) {
     u->unit[i].piece = u->piece_count;

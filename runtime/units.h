@@ -11,17 +11,19 @@
 #include "runtime/program.h"
 
 typedef struct DtInstance {
-  int param;     // DtProgram.param
-  int64_t layer; // which slice of a stacked parameter
+  int param;     // DtProgram.param; of a pipeline: DtStage.param
+  int64_t layer; // which slice of the model's stacked parameter
   int64_t unit;
   int64_t begin, count; // elements of the unit
+  int64_t number;       // among all of the model
+  bool counts; // in the norm and in files: false where an earlier stage has it too (runtime/stage.h)
 } DtInstance;
 
 typedef struct DtUnit {
   int64_t offset, count; // elements of a whole region
   int64_t piece;         // where its piece begins in a region of pieces
   int stack;             // 1 + DtProgram.stack, or 0
-  int64_t layer;         // of the stack; -1 outside
+  int64_t layer;         // the model's number of it; -1 outside
   const char *name;
   int64_t first, n; // its instances: DtUnits.inside[first, first + n), in the order of `begin`
 } DtUnit;
@@ -30,7 +32,7 @@ typedef struct DtUnits {
   DtUnit *unit; // those outside stacks first, then layer by layer
   int64_t nunit;
   DtInstance *instance; // in the order of files: parameter by parameter, layer by layer
-  int64_t ninstance;
+  int64_t ninstance, model; // of this rank's stage; of the whole model
   int64_t *inside;  // instances unit by unit
   int64_t outside;  // units outside stacks
   int64_t *stack;   // for each stack: its first unit

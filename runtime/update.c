@@ -107,7 +107,8 @@ void dt_norm_parts(const DtZero *z, double *partial, double *part, int64_t strid
     dt_parallel(norm_blocks, arg, count, 1);
     for (int64_t k = 0; k < count; k++) {
       int64_t instance = find_block(&n.blocks, k).instance;
-      if (counts(z, instance)) part[instance * stride] += partial[k];
+      const DtInstance *x = &z->units.instance[instance];
+      if (x->counts && counts(z, instance)) part[x->number * stride] += partial[k];
     }
   }
 }
@@ -125,7 +126,7 @@ typedef struct Update {
 
 // The kernel steps a whole piece: what is less is copied to one and back.
 static void update_block(const Update *u, Block b) {
-  const DtProgram *p = u->r->p;
+  const DtProgram *p = u->r->zero.p;
   int64_t size = (int64_t)dt_type_size(p->type), n = b.hi - b.lo, whole = p->update_piece;
   const DtParam *a = &p->param[u->r->zero.units.instance[b.instance].param];
   DtCall call = {.scalar = u->scalar[a->decay], .seed = u->r->seed, .step = u->step};

@@ -100,9 +100,9 @@ static void init_part(void *const *arg, int64_t begin, int64_t end) {
 void dt_weights_init(DtRun *r) {
   const DtUnits *u = &r->zero.units;
   for (int64_t i = 0; i < u->ninstance; i++) {
-    const DtParam *a = &r->p->param[u->instance[i].param];
+    const DtParam *a = &r->zero.p->param[u->instance[i].param];
     Init x = {.a = a, .type = r->p->type, .seed = r->seed};
-    dt_piece_layout(&r->zero, i, dt_world.rank, &x.layout);
+    dt_piece_layout(&r->zero, u->instance[i].number, dt_world.rank, &x.layout);
     x.part = dt_instance_part(&r->zero, DT_PARAM, i);
     x.first = u->instance[i].layer * x.layout.count;
     void *arg[] = {&x};

@@ -38,9 +38,11 @@ int dt_zero_open(DtZero *z, const DtProgram *p, DtError *e) {
                    "--zero-group %d does not divide the %d ranks that share parameters",
                    p->zero_group, g->n);
   z->cut = dt_cut(p, g->n);
+  if (dt_stages_make(&z->stages, p, z->cut.owners, e)) return e->status;
+  z->p = &z->stages.view[dt_world.coord[DT_AXIS_PP]];
+  z->units = z->stages.units[dt_world.coord[DT_AXIS_PP]];
   z->shard = dt_group_within(g, z->cut.owners);
   z->across = dt_group_across(g, z->cut.owners);
-  if (dt_units_make(&z->units, p, z->cut.owners, e)) return e->status;
   z->ticket = calloc((size_t)z->units.nunit + 1, sizeof *z->ticket);
   z->sum_of = calloc((size_t)z->units.nunit + 1, sizeof *z->sum_of);
   if (!z->ticket || !z->sum_of) return dt_fail(e, DT_EXIT_OS, "no memory for the table of units");
@@ -49,7 +51,8 @@ int dt_zero_open(DtZero *z, const DtProgram *p, DtError *e) {
 }
 
 void dt_zero_close(DtZero *z) {
-  dt_units_free(&z->units);
+  dt_stages_free(&z->stages);
+  memset(&z->units, 0, sizeof z->units);
   free(z->ticket);
   free(z->sum_of);
   z->ticket = NULL;
@@ -288,17 +291,30 @@ void dt_zero_begin_step(DtZero *z, DtCall *call, bool first, bool last) {
   if (call->fresh) dt_fill_zero(z->grad, z->grad_bytes);
 }
 
-void dt_zero_end_step(DtZero *z) {
-  int64_t n = z->units.outside;
-  if (alone(z) || !n || !(z->cut.each || z->last)) return;
-  for (int64_t i = 0; z->cut.grads && i < n; i++)
-    reduce_unit(z, i, plus(z, z->grad, z->units.unit[i].offset));
-  for (int64_t i = 0; !z->cut.grads && i < n; i++)
-    count_once(z, &z->units.unit[i], plus(z, z->grad, z->units.unit[i].offset));
-  if (!z->cut.grads)
-    reduce_whole(z, &z->sum_of[0], z->grad, z->cut.each ? z->sum : z->grad,
-                 z->units.outside_count, (DtNote){"the parameters outside stacks", -1, NULL});
+DtRange dt_zero_units_of(const DtZero *z, int param, int n) {
+  DtRange r = {0, 0};
+  for (int i = 0; i < param + n; i++) {
+    int64_t outside = !z->p->param[i].stack;
+    if (i < param) r.lo += outside;
+    r.hi += outside;
+  }
+  return r;
 }
+
+void dt_zero_end_units(DtZero *z, int64_t from, int64_t to) {
+  if (alone(z) || from == to || !(z->cut.each || z->last)) return;
+  for (int64_t i = from; z->cut.grads && i < to; i++)
+    reduce_unit(z, i, plus(z, z->grad, z->units.unit[i].offset));
+  if (z->cut.grads) return;
+  for (int64_t i = from; i < to; i++)
+    count_once(z, &z->units.unit[i], plus(z, z->grad, z->units.unit[i].offset));
+  int64_t at = z->units.unit[from].offset;
+  int64_t end = to == z->units.outside ? z->units.outside_count : z->units.unit[to].offset;
+  reduce_whole(z, &z->sum_of[from], plus(z, z->grad, at), plus(z, z->cut.each ? z->sum : z->grad, at),
+               end - at, (DtNote){"the parameters outside stacks", -1, NULL});
+}
+
+void dt_zero_end_step(DtZero *z) { dt_zero_end_units(z, 0, z->units.outside); }
 
 // Gradients of parameters that tp does not split, where each of its ranks has made a part (a norm's
 // gain, with the sequence split): the owners of the same piece add theirs, once a step.

@@ -18,7 +18,7 @@
 #define DTC_RUNTIME_ZERO_H
 
 #include "runtime/comm.h"
-#include "runtime/units.h"
+#include "runtime/stage.h"
 
 // The regions of a run that have an element for each of the parameters'.
 typedef enum DtRegion { DT_PARAM, DT_GRAD, DT_MOMENT, DT_REGIONS = DT_MOMENT + DT_MAX_MOMENTS } DtRegion;
@@ -60,9 +60,10 @@ typedef struct DtSum {
 } DtSum;
 
 typedef struct DtZero {
-  const DtProgram *p;
+  const DtProgram *p; // of a pipeline: this rank's stage, DtStages.view
   DtCut cut;
-  DtUnits units;
+  DtStages stages;
+  DtUnits units; // those of this rank's stage
   const DtGroup *shard, *across; // owners of a unit's pieces; those who own the same pieces
   char *param, *gathered, *grad, *sum, *moment[DT_MAX_MOMENTS];
   size_t grad_bytes;
@@ -93,6 +94,10 @@ void dt_zero_begin(DtZero *z, DtCall *call);
 // The same for a microbatch of a step, and what follows it.
 void dt_zero_begin_step(DtZero *z, DtCall *call, bool first, bool last);
 void dt_zero_end_step(DtZero *z);
+// As dt_zero_end_step, of units [from, to) that lie outside stacks, which other chunks do not touch.
+void dt_zero_end_units(DtZero *z, int64_t from, int64_t to);
+// The units outside stacks of parameters [param, param + n), which lie together.
+DtRange dt_zero_units_of(const DtZero *z, int param, int n);
 // After the last microbatch: gradients are where dt_part says.
 void dt_zero_finish(DtZero *z);
 // A unit's parameters have been updated: all ranks get to know them, in time for their next use.

@@ -13,6 +13,17 @@ expect 2 "$DTC" x.dt --sequence-parallel
 says "for --tp 2" err.txt
 expect 2 "$DTC" x.dt --ep 2
 says "one rank" err.txt
+expect 2 "$DTC" x.dt --pp 65
+expect 2 "$DTC" x.dt --pp 2 --schedule 2f2b
+says "expected gpipe, 1f1b, interleaved, interleaved:CHUNKS or zb" err.txt
+expect 2 "$DTC" x.dt --schedule zb
+says "is for a pipeline" err.txt
+expect 2 "$DTC" x.dt --pp 16 --schedule interleaved:8
+says "at most 64 chunks" err.txt
+expect 1 "$DTC" "$SRC/examples/mlp.dt" --pp 32 -o train
+says "a pipeline of 32 chunks needs as many statements or layers, MLP has" err.txt
+expect 0 "$DTC" "$SRC/examples/mlp.dt" --pp 2 --report
+says "2 stages of one rank" out.txt
 expect 2 "$DTC" x.dt --zero 4
 says "expected 0, 1, 2 or 3" err.txt
 expect 2 "$DTC" x.dt --zero 2 --gather once

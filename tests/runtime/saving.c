@@ -82,7 +82,7 @@ static void make(World *w, const Case *c) {
     if (shape[i].nstack && !outside) outside = offset;
     fill_param(w, c, i, &offset);
   }
-  w->stack[0] = (DtStack){"blocks", LAYERS, outside, offset - outside};
+  w->stack[0] = (DtStack){.name = "blocks", .count = LAYERS, .offset = outside, .stride = offset - outside};
   w->p = (DtProgram){.model = "Cut", .build = "00", .type = DT_TYPE_F64, .nparam = TENSORS,
                      .nmoment = 2, .param = w->param, .nstack = 1, .stack = w->stack,
                      .param_count = outside + LAYERS * (offset - outside),

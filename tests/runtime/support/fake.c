@@ -267,7 +267,7 @@ static void layers_step(const DtCall *c) {
   *(double *)c->out = loss / c->batch;
 }
 
-static const DtStack layers_stack[] = {{"layer", LAYERS, 0, EACH}};
+static const DtStack layers_stack[] = {{.name = "layer", .count = LAYERS, .stride = EACH}};
 static const DtParam layers_param[] = {{.name = "layer.*.w",
                                         .rank = 2,
                                         .nstack = 1,

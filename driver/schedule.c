@@ -1,0 +1,45 @@
+#include "driver/schedule.h"
+
+#include <stdlib.h>
+
+DtPipe *schedule_make(const Plan *p, int32_t micro, bool unit) {
+  const Module *m = p->m;
+  static const ChunkPart part[DT_PIPE_COMPUTED] = {CHUNK_FORWARD, CHUNK_BACKWARD, CHUNK_WEIGHTS};
+  DtPipeShape s = {.stages = (int)m->stages, .micro = micro};
+  if (!dt_pipe_parse(m->schedule, &s.kind, &s.chunks)) BUG("no schedule is called %s", m->schedule);
+  for (int w = 0; !unit && w < DT_PIPE_COMPUTED; w++) {
+    int64_t *cost = NEWN(m->arena, int64_t, m->chunk.n);
+    for (uint32_t k = 0; k < m->chunk.n; k++) {
+      Id fn = m->chunk.at[k].fn[part[w]];
+      cost[k] = fn == NONE ? 1 : chunk_cost(p, fn);
+    }
+    s.cost[w] = cost;
+  }
+  DtPipe *pipe = dt_pipe_make(&s);
+  CHECK(pipe);
+  return pipe;
+}
+
+bool schedule_check(const Plan *p, int32_t micro) {
+  char why[600];
+  DtPipe *pipe = schedule_make(p, micro, false);
+  bool ok = dt_pipe_check(pipe, 0, 1, why, sizeof why);
+  if (!ok) fprintf(stderr, "dtc: the pipeline's schedule does not run: %s\n", why);
+  dt_pipe_free(pipe);
+  return ok;
+}
+
+static void print_one(const Plan *p, int32_t micro, bool unit, Buf *out) {
+  DtPipe *pipe = schedule_make(p, micro, unit);
+  char *text = dt_pipe_draw(pipe, 200);
+  CHECK(text);
+  buf_printf(out, "%s\n%s", unit ? "unit costs" : "estimated costs", text);
+  free(text);
+  dt_pipe_free(pipe);
+}
+
+void schedule_print(const Plan *p, int32_t micro, Buf *out) {
+  print_one(p, micro, true, out);
+  buf_printf(out, "\n");
+  print_one(p, micro, false, out);
+}

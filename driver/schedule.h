@@ -1,0 +1,17 @@
+// --emit schedule: a pipeline's timeline; and the proof that it runs.
+#ifndef DTC_SCHEDULE_H
+#define DTC_SCHEDULE_H
+
+#include "codegen/kernel.h"
+#include "runtime/pipeline.h"
+
+// The pipeline's table for `micro` microbatches a rank, under unit costs or the plan's. dt_pipe_free.
+DtPipe *schedule_make(const Plan *p, int32_t micro, bool unit);
+
+// Whether the pipeline runs through; false after a message.
+bool schedule_check(const Plan *p, int32_t micro);
+
+// Timelines under both, with bubbles.
+void schedule_print(const Plan *p, int32_t micro, Buf *out);
+
+#endif

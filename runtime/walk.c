@@ -1,0 +1,308 @@
+// Communication is posted where the table has it and waited for where it is needed: what is received
+// before it is computed with, what is sent before its buffer is filled again. The table's order is one
+// that cannot lock even if every operation blocked, and all ranks of a stage post the same ones, with
+// what they exchange among themselves between.
+#include "runtime/walk.h"
+
+#include "runtime/launch.h"
+#include "runtime/run.h"
+#include "runtime/trace.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { BUFFERS = 2, ALIGNMENT = 64 }; // pipeline.c makes no more buffers than that for a message
+enum { EVAL_GROUP = 64 }; // microbatches that validation runs between two looks at signals
+
+// ---- tables and memory
+
+static int64_t place(int64_t *at, int64_t each, int n) {
+  int64_t here = *at;
+  *at += (each + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT * n;
+  return here;
+}
+
+static int64_t sent(const DtProgram *p, bool eval, int message, int chunk) {
+  int part = message == DT_PIPE_GRAD ? DT_BACKWARD : eval ? DT_EVAL : DT_FORWARD;
+  return p->chunk[chunk].sent_bytes[part];
+}
+
+static int64_t received(const DtProgram *p, bool eval, int message, int chunk) {
+  int from = message == DT_PIPE_ACT ? chunk - 1 : chunk + 1;
+  return from < 0 || from >= p->nchunk ? 0 : sent(p, eval, message, from);
+}
+
+static void place_all(DtRoute *r, const DtProgram *p, int stage, bool eval) {
+  const DtPipe *pipe = r->pipe;
+  for (int c = 0; c < p->nchunk; c++) {
+    bool here = c % p->pp == stage;
+    r->slot[c] = here && !eval ? place(&r->bytes, p->chunk[c].slot_bytes, pipe->slots[c]) : 0;
+    for (int k = 0; here && k < DT_PIPE_MESSAGES; k++) {
+      r->in[k][c] = place(&r->bytes, received(p, eval, k, c), pipe->in[k][c]);
+      r->out[k][c] = place(&r->bytes, sent(p, eval, k, c), pipe->out[k][c]);
+    }
+  }
+}
+
+static int open_route(DtRoute *r, const DtProgram *p, int stage, int64_t micro, bool eval, DtError *e) {
+  size_t C = (size_t)p->nchunk;
+  static const int part[DT_PIPE_COMPUTED] = {DT_FORWARD, DT_BACKWARD, DT_WEIGHTS};
+  if (micro < 1) return 0;
+  int64_t *table = calloc(C * (1 + 2 * DT_PIPE_MESSAGES + DT_PIPE_COMPUTED), sizeof *table);
+  DtTicket *ticket = calloc(C * 2 * DT_PIPE_MESSAGES * BUFFERS, sizeof *ticket);
+  if (!table || !ticket) {
+    free(table);
+    free(ticket);
+    return dt_fail(e, DT_EXIT_OS, "no memory for the pipeline's schedule");
+  }
+  r->slot = table;
+  for (int k = 0; k < DT_PIPE_MESSAGES; k++) {
+    r->in[k] = table + C * (size_t)(1 + k);
+    r->out[k] = table + C * (size_t)(1 + DT_PIPE_MESSAGES + k);
+    r->arrived[k] = ticket + C * BUFFERS * (size_t)k;
+    r->gone[k] = ticket + C * BUFFERS * (size_t)(DT_PIPE_MESSAGES + k);
+  }
+  DtPipeShape s = {.kind = eval ? DT_PIPE_FORWARD : (DtPipeKind)p->schedule, .stages = p->pp,
+                   .chunks = p->nchunk / p->pp, .micro = (int32_t)micro};
+  for (int w = 0; w < DT_PIPE_COMPUTED; w++) {
+    int64_t *cost = table + C * (size_t)(1 + 2 * DT_PIPE_MESSAGES + w);
+    for (int c = 0; c < p->nchunk; c++) {
+      int64_t n = p->chunk[c].cost[eval && !w ? DT_EVAL : part[w]];
+      cost[c] = n > 0 ? n : 1;
+    }
+    s.cost[w] = cost;
+  }
+  r->pipe = dt_pipe_make(&s);
+  if (!r->pipe) return dt_fail(e, DT_EXIT_OS, "no memory for the schedule of %lld microbatches", (long long)micro);
+  char why[600];
+  int stride = dt_world.size / p->pp > 0 ? dt_world.size / p->pp : 1;
+  if (!dt_pipe_check(r->pipe, dt_world.rank % stride, stride, why, sizeof why))
+    return dt_fail(e, DT_EXIT_BUG, "the pipeline's schedule does not run: %s", why);
+  place_all(r, p, stage, eval);
+  return 0;
+}
+
+int dt_walk_open(DtWalk *w, const DtProgram *p, int stage, int64_t train, int64_t eval, DtError *e) {
+  *w = (DtWalk){.group = eval < EVAL_GROUP ? eval : EVAL_GROUP};
+  w->groups = w->group ? eval / w->group : 0;
+  w->rest = w->group ? eval % w->group : 0;
+  e->status = 0;
+  if (open_route(&w->route[DT_WALK_TRAIN], p, stage, train, false, e) ||
+      open_route(&w->route[DT_WALK_EVAL], p, stage, w->group, true, e))
+    return e->status;
+  return open_route(&w->route[DT_WALK_REST], p, stage, w->rest, true, e);
+}
+
+void dt_walk_close(DtWalk *w) {
+  for (int i = 0; i < DT_WALKS; i++) {
+    dt_pipe_free(w->route[i].pipe);
+    free(w->route[i].slot);
+    free(w->route[i].arrived[0]);
+    w->route[i] = (DtRoute){.pipe = NULL};
+  }
+}
+
+int64_t dt_walk_bytes(const DtWalk *w) {
+  int64_t most = 0;
+  for (int i = 0; i < DT_WALKS; i++)
+    if (w->route[i].bytes > most) most = w->route[i].bytes;
+  return most;
+}
+
+// ---- a walk
+
+typedef struct Walk {
+  DtRun *r;
+  DtRoute *route;
+  const DtWalkJob *job;
+  DtCall call;
+  int64_t from; // the route's first microbatch among the rank's
+  int64_t loaded; // the microbatch in r->buffer, or -1
+  bool eval;
+} Walk;
+
+static char *in_pool(const Walk *w, const int64_t *base, int chunk, int64_t each, int i) {
+  int64_t step = (each + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  return w->r->walk.memory + base[chunk] + step * i;
+}
+
+static void wait_for(DtTicket *t) {
+  if (*t) dt_wait(*t);
+  *t = 0;
+}
+
+static DtTicket *ticket(DtTicket *const *of, int message, int chunk, int buffer) {
+  return &of[message][chunk * BUFFERS + buffer];
+}
+
+static void exchange(Walk *w, const DtPipeOp *op) {
+  static const char *const what[] = {"activations", "gradients of activations"};
+  const DtProgram *p = w->r->p;
+  const DtGroup *g = dt_group(1u << DT_AXIS_PP);
+  int message = op->message, to = message == DT_PIPE_ACT ? op->chunk + 1 : op->chunk - 1;
+  int64_t bytes = sent(p, w->eval, message, op->chunk), n = bytes / 4;
+  DtNote note = {what[message], w->from + op->micro, NULL};
+  if (!bytes) return;
+  if (op->work == DT_PIPE_SEND)
+    *ticket(w->route->gone, message, op->chunk, op->out) =
+        dt_send(g, op->peer, DT_TYPE_I32, in_pool(w, w->route->out[message], op->chunk, bytes, op->out), n, note);
+  else
+    *ticket(w->route->arrived, message, to, op->in) =
+        dt_recv(g, op->peer, DT_TYPE_I32, in_pool(w, w->route->in[message], to, bytes, op->in), n, note);
+}
+
+static int part_of(const Walk *w, const DtPipeOp *op) {
+  static const int part[DT_PIPE_COMPUTED] = {DT_FORWARD, DT_BACKWARD, DT_WEIGHTS};
+  return w->eval ? DT_EVAL : part[op->work];
+}
+
+// Whether this function makes the chunk's gradients.
+static bool makes_gradients(const DtPipeChunk *c, int part) {
+  return part == (c->run[DT_WEIGHTS] ? DT_WEIGHTS : DT_BACKWARD);
+}
+
+static void prepare_call(Walk *w, const DtPipeOp *op, const DtPipeChunk *c) {
+  const DtProgram *p = w->r->p;
+  int message = op->work == DT_PIPE_F ? DT_PIPE_ACT : DT_PIPE_GRAD;
+  w->call.first = (int32_t)(w->job->first + (w->from + op->micro) * w->r->micro);
+  w->call.slot = w->eval ? NULL : in_pool(w, w->route->slot, op->chunk, c->slot_bytes, op->slot);
+  w->call.in = w->call.send = NULL;
+  if (op->in >= 0) {
+    wait_for(ticket(w->route->arrived, message, op->chunk, op->in));
+    w->call.in = in_pool(w, w->route->in[message], op->chunk, received(p, w->eval, message, op->chunk), op->in);
+  }
+  if (op->out >= 0) {
+    wait_for(ticket(w->route->gone, message, op->chunk, op->out));
+    w->call.send = in_pool(w, w->route->out[message], op->chunk, sent(p, w->eval, message, op->chunk), op->out);
+  }
+}
+
+static int compute(Walk *w, const DtPipeOp *op, DtError *e) {
+  static const char *const name[] = {"forward", "backward", "weights", "eval"};
+  DtRun *r = w->r;
+  const DtProgram *p = r->p;
+  const DtPipeChunk *c = &p->chunk[op->chunk];
+  double out[1 + DT_MAX_METRICS] = {0};
+  int part = part_of(w, op);
+  if (c->reads_data[part] && w->loaded != op->micro) {
+    if (w->job->load(r, w->job->batch, w->from + op->micro, e)) return e->status;
+    w->loaded = op->micro;
+  }
+  prepare_call(w, op, c);
+  w->call.out = out;
+  dt_trace_begin(name[part]);
+  if (w->eval || !makes_gradients(c, part)) dt_zero_begin(&r->zero, &w->call);
+  else dt_zero_begin_step(&r->zero, &w->call, op->micro == 0, op->micro == w->route->pipe->shape.micro - 1);
+  c->run[part](&w->call);
+  if (!w->eval && makes_gradients(c, part) && r->zero.cut.each) {
+    DtRange units = dt_zero_units_of(&r->zero, c->param, c->nparam);
+    dt_zero_end_units(&r->zero, units.lo, units.hi);
+  }
+  dt_trace_end(name[part]);
+  bool last = op->work == DT_PIPE_F && op->chunk == p->nchunk - 1;
+  for (int i = 0; last && i < w->job->nresult; i++) w->job->sum[i] += dt_get(p, out, i);
+  return 0;
+}
+
+static void settle(Walk *w) {
+  int n = w->r->p->nchunk * BUFFERS;
+  for (int k = 0; k < DT_PIPE_MESSAGES; k++)
+    for (int i = 0; i < n; i++) {
+      wait_for(&w->route->gone[k][i]);
+      wait_for(&w->route->arrived[k][i]);
+    }
+}
+
+int dt_walk(DtRun *r, int route, int64_t from, const DtWalkJob *job, DtError *e) {
+  Walk w = {.r = r, .route = &r->walk.route[route], .job = job, .from = from, .loaded = -1, .eval = !job->training};
+  const DtPipeStage *s = &w.route->pipe->stage[dt_world.coord[DT_AXIS_PP]];
+  w.call = (DtCall){.batch = (int32_t)job->count,
+                    .total = job->total,
+                    .frame = r->frame,
+                    .seed = r->seed,
+                    .step = (uint64_t)r->step + 1};
+  for (int k = 0; k < r->p->ndata; k++) w.call.data[k] = r->buffer[k];
+  for (int64_t i = 0; i < s->n; i++) {
+    const DtPipeOp *op = &s->op[i];
+    if (op->work >= DT_PIPE_COMPUTED) exchange(&w, op);
+    else if (compute(&w, op, e)) return e->status;
+  }
+  settle(&w);
+  if (job->training && !r->zero.cut.each) {
+    r->zero.last = true;
+    dt_zero_end_step(&r->zero);
+  }
+  return 0;
+}
+
+// ---- gradients that several stages hold
+
+static void add_part(void *const *arg, int64_t begin, int64_t end) {
+  const DtType *type = arg[0];
+  if (*type == DT_TYPE_F64) {
+    double *to = arg[1];
+    const double *from = arg[2];
+    for (int64_t i = begin; i < end; i++) to[i] += from[i];
+  } else {
+    float *to = arg[1];
+    const float *from = arg[2];
+    for (int64_t i = begin; i < end; i++) to[i] += from[i];
+  }
+}
+
+static void add(DtRun *r, char *to, char *from, int64_t n) {
+  DtType type = r->p->type;
+  void *arg[] = {&type, to, from};
+  dt_parallel(add_part, arg, n, 1 << 14);
+}
+
+static char *part_at(const DtRun *r, const DtHolder *h, int64_t *n) {
+  DtPart part = dt_part(&r->zero, DT_GRAD, h->unit);
+  *n = part.hi - part.lo;
+  return part.at;
+}
+
+// The first holder adds what the others send, in their order, and sends the sum back.
+static void lead(DtRun *r, const DtTie *t, const DtGroup *g, int me) {
+  int64_t n, size = (int64_t)dt_type_size(r->p->type);
+  char *sum = part_at(r, &t->holder[0], &n);
+  DtNote note = {t->name, -1, NULL};
+  for (int i = 1; i < t->n; i++) {
+    const DtHolder *h = &t->holder[i];
+    char *from = h->stage == me ? part_at(r, h, &n) : r->walk.tied;
+    if (h->stage != me && n) dt_wait(dt_recv(g, h->stage, r->p->type, from, n, note));
+    add(r, sum, from, n);
+  }
+  for (int i = 1; i < t->n && n; i++) {
+    const DtHolder *h = &t->holder[i];
+    int64_t same;
+    if (h->stage == me) memcpy(part_at(r, h, &same), sum, (size_t)(n * size));
+    else dt_wait(dt_send(g, h->stage, r->p->type, sum, n, note));
+  }
+}
+
+static void follow(DtRun *r, const DtTie *t, const DtGroup *g, int me) {
+  DtNote note = {t->name, -1, NULL};
+  int64_t n;
+  for (int back = 0; back < 2; back++)
+    for (int i = 1; i < t->n; i++) {
+      if (t->holder[i].stage != me) continue;
+      char *at = part_at(r, &t->holder[i], &n);
+      if (!n) continue;
+      int leader = t->holder[0].stage;
+      dt_wait(back ? dt_recv(g, leader, r->p->type, at, n, note) : dt_send(g, leader, r->p->type, at, n, note));
+    }
+}
+
+void dt_walk_tie(DtRun *r) {
+  const DtStages *s = &r->zero.stages;
+  int me = dt_world.coord[DT_AXIS_PP];
+  if (!s->ntie) return;
+  const DtGroup *g = dt_group(1u << DT_AXIS_PP);
+  dt_trace_begin("tied gradients");
+  for (int i = 0; i < s->ntie; i++) {
+    if (s->tie[i].holder[0].stage == me) lead(r, &s->tie[i], g, me);
+    else follow(r, &s->tie[i], g, me);
+  }
+  dt_trace_end("tied gradients");
+}

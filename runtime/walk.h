@@ -1,0 +1,54 @@
+// Runs a pipeline's schedule: the microbatches of a batch through this rank's chunks, with what comes
+// from the stages beside it and goes to them.
+#ifndef DTC_RUNTIME_WALK_H
+#define DTC_RUNTIME_WALK_H
+
+#include "runtime/comm.h"
+#include "runtime/error.h"
+#include "runtime/pipeline.h"
+
+struct DtRun;
+
+// A table, and where its slots and messages lie in the walk's memory.
+typedef struct DtRoute {
+  DtPipe *pipe;
+  int64_t *slot, *in[DT_PIPE_MESSAGES], *out[DT_PIPE_MESSAGES]; // by chunk: bytes to the first; -1: not here
+  int64_t bytes;
+  DtTicket *arrived[DT_PIPE_MESSAGES], *gone[DT_PIPE_MESSAGES]; // by chunk and buffer (BUFFERS of them)
+} DtRoute;
+
+enum { DT_WALK_TRAIN, DT_WALK_EVAL, DT_WALK_REST, DT_WALKS };
+typedef struct DtWalk {
+  DtRoute route[DT_WALKS]; // of a step; of validation: of `group` microbatches, and of those left
+  int64_t group, groups, rest;
+  char *memory, *tied; // dt_walk_bytes; a gradient that other stages hold too
+} DtWalk;
+
+// Makes the tables for `train` and `eval` microbatches a rank (0: none) and proves that they run. 70
+// with what is wrong where one does not; 71.
+int dt_walk_open(DtWalk *w, const DtProgram *p, int stage, int64_t train, int64_t eval, DtError *e);
+void dt_walk_close(DtWalk *w);
+int64_t dt_walk_bytes(const DtWalk *w);
+
+// Fills r->buffer with microbatch `micro` of the rank's.
+typedef int DtWalkLoad(struct DtRun *r, const void *batch, int64_t micro, DtError *e);
+
+typedef struct DtWalkJob {
+  DtWalkLoad *load;
+  const void *batch; // for load
+  const void *total;
+  int64_t first; // of the rank's microbatches, in samples of the batch
+  int64_t count; // samples in the batch
+  bool training;
+  int nresult;
+  double *sum; // results are added to it, in the order of microbatches; by the last stage alone
+} DtWalkJob;
+
+// Microbatches [from, from + those of the route) of the rank's. A step's gradients are not yet reduced
+// (dt_zero_finish), nor summed over stages (dt_walk_tie).
+int dt_walk(struct DtRun *r, int route, int64_t from, const DtWalkJob *job, DtError *e);
+
+// Gradients that several stages hold become their sum, in the order of stages. By all ranks.
+void dt_walk_tie(struct DtRun *r);
+
+#endif
