@@ -1,5 +1,6 @@
 // What all ranks must have in common before the first step, and how a failure of any of them becomes
 // everybody's.
+#include "runtime/json.h"
 #include "runtime/run.h"
 
 #include <stdarg.h>
@@ -25,26 +26,38 @@ static void data_line(Text *t, const char *what, const DtDataset *d) {
          (unsigned long long)dt_dataset_hash(d));
 }
 
-// What moves the loss, and what decides how often ranks talk to one another.
-int dt_handshake(const DtRun *r, DtError *e) {
+static const char *given(bool it_is) { return it_is ? "given" : "not given"; }
+
+int dt_handshake_options(const DtRun *r, DtError *e) {
   const DtProgram *p = r->p;
   const DtOptions *o = &r->o;
+  const int *n = dt_world.degree;
+  char rate[32];
   Text t = {.n = 0};
   line(&t, "model: %s\nbuild: %s\n", p->model, p->build);
-  line(&t, "layout: tp %d, cp %d, dp %d, pp %d, zero %d in groups of %d\n",
-       dt_world.degree[DT_AXIS_TP], dt_world.degree[DT_AXIS_CP], dt_world.degree[DT_AXIS_DP],
-       dt_world.degree[DT_AXIS_PP], p->zero, r->zero.cut.owners);
+  line(&t, "layout: tp %d, cp %d, dp %d, pp %d, zero %d in groups of %d\n", n[DT_AXIS_TP],
+       n[DT_AXIS_CP], n[DT_AXIS_DP], n[DT_AXIS_PP], p->zero, p->zero_group);
+  dt_json_real(rate, o->lr);
+  line(&t, "--steps: %lld\n--schedule-steps: %lld\n--batch: %lld\n--lr: %s\n--seed: %lld\n",
+       (long long)o->steps, (long long)o->schedule_steps, (long long)o->batch, rate,
+       (long long)o->seed);
+  line(&t, "--no-shuffle: %s\n--eval-only: %s\n--val: %s\n", given(o->no_shuffle),
+       given(o->eval_only), given(o->val));
+  line(&t, "--eval-every: %lld\n--eval-samples: %lld\n", (long long)o->eval_every,
+       (long long)o->eval_samples);
+  line(&t, "--resume: %s\n--init: %s\n--save: %s\n--save-every: %lld\n", given(o->resume),
+       given(o->init), given(o->save), (long long)o->save_every);
+  const char *prompt = o->prompt ? o->prompt : "";
+  line(&t, "--export: %s\n--sample: %lld\n--prompt: hash %016llx\n", given(o->export_to),
+       (long long)o->sample, (unsigned long long)dt_hash(prompt, strlen(prompt)));
+  line(&t, "--profile: %s\n--dry-run: %s\n", given(o->profile), given(o->dry_run));
+  return dt_comm_handshake(t.text, e);
+}
+
+int dt_handshake_state(const DtRun *r, DtError *e) {
+  Text t = {.n = 0};
   line(&t, "step to begin with: %lld\nsamples used: %lld\nseed: %llu\n", (long long)r->step,
        (long long)r->samples, (unsigned long long)r->seed);
-  line(&t, "--steps: %lld\n--schedule-steps: %lld\n--batch: %lld\n--lr: %.17g\n",
-       (long long)o->steps, (long long)o->schedule_steps, (long long)o->batch, o->lr);
-  line(&t, "--no-shuffle: %s\n", o->no_shuffle ? "given" : "not given");
-  line(&t, "--eval-every: %lld\n--eval-samples: %lld\n--eval-only: %s\n", (long long)o->eval_every,
-       (long long)o->eval_samples, o->eval_only ? "given" : "not given");
-  line(&t, "--save: %s\n--save-every: %lld\n", o->save ? "given" : "not given",
-       (long long)o->save_every);
-  line(&t, "--export: %s\n--sample: %lld\n--dry-run: %s\n", o->export_to ? "given" : "not given",
-       (long long)o->sample, o->dry_run ? "given" : "not given");
   data_line(&t, "training data", &r->train);
   data_line(&t, "validation data", &r->val);
   return dt_comm_handshake(t.text, e);

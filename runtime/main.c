@@ -130,11 +130,12 @@ static int prepare_alone(Program *a, const DtCheckpoint *c, const DtCheckpoint *
 static int prepare(Program *a, DtError *e) {
   DtRun *r = &a->r;
   DtCheckpoint c = {.path = ""}, init = {.path = ""};
+  if (dt_handshake_options(r, e)) return e->status;
   dt_trace_begin("reading the checkpoint");
   if (r->o.resume && dt_checkpoint_find(&c, r->o.resume, e)) return e->status;
   if (!c.path[0] && r->o.init && dt_checkpoint_find_weights(&init, r->o.init, e)) return e->status;
   prepare_alone(a, &c, &init, e);
-  if (dt_agree_on(e) || dt_handshake(r, e)) return e->status;
+  if (dt_agree_on(e) || dt_handshake_state(r, e)) return e->status;
   if (r->o.dry_run) return 0;
   open_outputs(a, &c, e);
   if (dt_agree_on(e)) return e->status;

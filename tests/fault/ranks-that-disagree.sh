@@ -1,0 +1,28 @@
+# Ranks with other settings, data or state end with 76 before the first step, and say what differs.
+. "$(dirname "$0")/../support/lib.sh"
+. "$(dirname "$0")/support/fake.sh"
+fake_data
+mkdir other
+cp y.npy other
+python3 -c 'b = bytearray(open("x.npy", "rb").read()); b[-1] ^= 1; open("other/x.npy", "wb").write(b)'
+# differ WHAT OPTIONS...: of rank 1
+differ() {
+  local port=$((20000 + RANDOM % 20000)) what=$1 status rank pid=()
+  shift
+  for rank in 0 1; do
+    env RANK=$rank WORLD_SIZE=2 LOCAL_RANK=$rank LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
+      "$TRAIN" --quiet --threads 1 --steps 3 $([ $rank -eq 1 ] && echo "$@") 2>err$rank.txt &
+    pid+=($!)
+  done
+  for rank in 0 1; do
+    status=0
+    wait "${pid[$rank]}" || status=$?
+    [ $status -eq 76 ] || { cat err*.txt; fail "$what: exit status $status"; }
+    says "rank 0 has .*$what.*, rank 1 has .*$what" err$rank.txt
+  done
+}
+differ lr --lr 0.25
+differ seed --seed 7
+differ "training data" --data other
+differ resume --resume ck
+differ save --save out
