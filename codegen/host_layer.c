@@ -1,5 +1,5 @@
-// A repeat over the layers of a stack asks the runtime where the layer's parameters and gradients are,
-// as other ranks may hold them, and says when its gradients are made.
+// A repeat over the layers of a stack asks the runtime where the layer's parameters and gradients
+// are, as other ranks may hold them, and says when its gradients are made.
 #include "codegen/host.h"
 
 void host_find_layered(HostFn *x) {
@@ -9,7 +9,8 @@ void host_find_layered(HostFn *x) {
   for (uint32_t i = 0; x->chunk && i < x->f->arg.n; i++) {
     bool grad;
     uint32_t p = host_chunk_piece(x, i, &grad);
-    if (p != NONE && x->h->params->param[p].stack != NONE) (grad ? x->grads : x->params)[x->f->arg.at[i]] = p + 1;
+    if (p != NONE && x->h->params->param[p].stack != NONE)
+      (grad ? x->grads : x->params)[x->f->arg.at[i]] = p + 1;
   }
   if (x->chunk) return;
   for (uint32_t i = 0; i < x->h->m->param.n; i++) {

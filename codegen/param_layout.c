@@ -60,7 +60,8 @@ static Use use_of(const Module *m, const Fn *f, Id v) {
   return u;
 }
 
-// The repeat of the step that makes the gradient of a layer; NONE where the parameter must lie whole.
+// The repeat of the step that makes the gradient of a layer; NONE where the parameter must lie
+// whole.
 static Id layered_by(const Module *m, const Param *p) {
   static const Entry entry[] = {ENTRY_SAMPLE, ENTRY_STEP, ENTRY_EVAL};
   Id by = NONE;
@@ -90,7 +91,8 @@ static int64_t local_count(const Module *m, const Param *p) {
   return n;
 }
 
-// The stack of that name, chunk and gradient's repeat, found or made; NONE where the name is another's.
+// The stack of that name, chunk and gradient's repeat, found or made; NONE where the name is
+// another's.
 static uint32_t find_stack(ParamLayout *l, Arena *a, StackPlace want) {
   for (uint32_t s = 0; s < l->stack.n; s++) {
     const StackPlace *t = &l->stack.at[s];
@@ -140,14 +142,15 @@ ParamLayout *param_layout(const Module *m) {
 
 // ---- a stage of a pipeline
 
-// Argument `piece` of a chunk's function, or its gradient: parameters come before gradients, which come
-// before the scalars that say which rank this is.
+// Argument `piece` of a chunk's function, or its gradient: parameters come before gradients, which
+// come before the scalars that say which rank this is.
 static Id piece_arg(const Module *m, const Chunk *c, ChunkPart part, uint32_t piece, bool grad) {
   const Fn *f = &m->fn.at[c->fn[part]];
   bool grads = part == CHUNK_BACKWARD || part == CHUNK_WEIGHTS;
   uint32_t trail = 0;
   for (uint32_t a = 0; a < m->axis.n && m->spmd; a++)
-    for (uint32_t i = 0; i < f->arg.n; i++) trail += f->value.at[f->arg.at[i]].name == rank_arg_name(m, a);
+    for (uint32_t i = 0; i < f->arg.n; i++)
+      trail += f->value.at[f->arg.at[i]].name == rank_arg_name(m, a);
   uint32_t first = f->arg.n - trail - c->piece.n * (grads ? 2 : 1);
   return f->arg.at[first + piece + (grad ? c->piece.n : 0)];
 }
@@ -158,7 +161,8 @@ static bool is_shared(const Module *m, uint32_t chunk, const Piece *p) {
     for (uint32_t i = 0; i < m->chunk.at[k].piece.n; i++) {
       const Piece *q = &m->chunk.at[k].piece.at[i];
       bool same = k == chunk && q == p;
-      if (!same && q->param == p->param && q->first < p->first + p->count && p->first < q->first + q->count)
+      if (!same && q->param == p->param && q->first < p->first + p->count &&
+          p->first < q->first + q->count)
         return true;
     }
   return false;

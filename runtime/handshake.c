@@ -1,5 +1,5 @@
-// What all ranks must have in common before the first step, and how a failure of any of them becomes
-// everybody's.
+// What all ranks must have in common before the first step, and how a failure of any of them
+// becomes everybody's.
 #include "runtime/json.h"
 #include "runtime/run.h"
 

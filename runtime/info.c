@@ -139,8 +139,9 @@ static DtMemory most_memory(const DtProgram *p, const Layout *l, int64_t micro, 
 
 static void print_memory(const DtMemory *of) {
   DtMemory m = *of;
-  printf("\"memory\":{\"formula\":\"parameters + gradients + moments + gathered + reducing + frame + "
-         "batches + norm + collected + pipeline + tied\"");
+  printf(
+      "\"memory\":{\"formula\":\"parameters + gradients + moments + gathered + reducing + frame + "
+      "batches + norm + collected + pipeline + tied\"");
   integer("parameters", m.params);
   integer("gradients", m.grads);
   integer("moments", m.moments);
@@ -211,7 +212,8 @@ static void plan_ranks(const DtRun *r, int64_t micro) {
   if (n[DT_AXIS_PP] > 1) {
     DtPipeBubble b = dt_pipe_bubble(r->walk.route[DT_WALK_TRAIN].pipe);
     printf("pipeline     %s, %d chunks a stage, bubble %.1f%% by the compiler's estimate\n",
-           dt_pipe_name[r->p->schedule], r->p->nchunk / n[DT_AXIS_PP], 100.0 * (double)b.idle / (double)b.all);
+           dt_pipe_name[r->p->schedule], r->p->nchunk / n[DT_AXIS_PP],
+           100.0 * (double)b.idle / (double)b.all);
   }
   printf("zero         %d, %d owners of each parameter, gradients reduced %s\n", r->p->zero,
          z->cut.owners, z->cut.each ? "at every microbatch" : "once a step");
@@ -220,7 +222,8 @@ static void plan_ranks(const DtRun *r, int64_t micro) {
 void dt_plan(const DtRun *r) {
   const DtProgram *p = r->p;
   int stage = dt_world.coord[DT_AXIS_PP];
-  DtMemory m = dt_memory(&r->zero.stages, stage, p, &r->zero.cut, r->o.save || r->o.export_to, &r->walk);
+  DtMemory m =
+      dt_memory(&r->zero.stages, stage, p, &r->zero.cut, r->o.save || r->o.export_to, &r->walk);
   int64_t micro = (r->o.batch + r->micro - 1) / r->micro;
   printf("model        %s, build %s, %s\n", p->model, p->build, p->train.precision);
   printf("parameters   %lld in %d tensors\n", (long long)parameters(p), p->nparam);

@@ -56,7 +56,8 @@ static int open_data(DtRun *r, DtError *e) {
   // A train block may ask for validations and leave it to --val where the data is.
   bool asked = r->o.eval_only || r->o.eval_given || r->o.val;
   if (!need_val || (!asked && r->p->train.val == DT_DATA_NONE)) return 0;
-  if (!r->p->eval && !(r->p->nchunk && r->p->chunk[0].run[DT_EVAL])) return dt_fail(e, DT_EXIT_USAGE, "%s has no validation loss", r->p->model);
+  if (!r->p->eval && !(r->p->nchunk && r->p->chunk[0].run[DT_EVAL]))
+    return dt_fail(e, DT_EXIT_USAGE, "%s has no validation loss", r->p->model);
   if (dt_dataset_open(&r->val, r->p, true, r->o.val, e) || dt_dataset_check(&r->val, most, e))
     return e->status;
   r->has_val = true;

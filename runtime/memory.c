@@ -17,7 +17,8 @@ static int64_t data_bytes(const DtProgram *p, int k) {
   return a->extent[0] * dt_data_row(a) * (int64_t)(a->type == DT_TYPE_F64 ? 8 : 4);
 }
 
-// Whole gradients are the model's state where they are summed in place, and else on their way to it.
+// Whole gradients are the model's state where they are summed in place, and else on their way to
+// it.
 DtMemory dt_memory(const DtStages *s, int stage, const DtProgram *p, const DtCut *cut, bool saves,
                    const DtWalk *walk) {
   int64_t size = (int64_t)dt_type_size(p->type);
@@ -39,8 +40,8 @@ DtMemory dt_memory(const DtStages *s, int stage, const DtProgram *p, const DtCut
   return m;
 }
 
-// Rounded up so that kernels may read a vector past the end; to write there is a fault of theirs, or
-// of the plan, that shows by what stood there before.
+// Rounded up so that kernels may read a vector past the end; to write there is a fault of theirs,
+// or of the plan, that shows by what stood there before.
 enum { SLACK = 64, CANARY = 0xa5 };
 static size_t rounded(int64_t bytes) { return ((size_t)bytes + SLACK + 4095) / 4096 * 4096; }
 

@@ -67,9 +67,8 @@ int64_t dt_memory_resident(void);         // the process's high-water mark in by
 void dt_fill_zero(void *p, size_t bytes);
 
 // runtime/update.c
-// part[i * stride] += the sum of squares, in double, of this rank's piece of the gradient of the model's
-// instance i, if this stage answers for it.
-// `partial` holds dt_norm_blocks numbers.
+// part[i * stride] += the sum of squares, in double, of this rank's piece of the gradient of the
+// model's instance i, if this stage answers for it. `partial` holds dt_norm_blocks numbers.
 void dt_norm_parts(const DtZero *z, double *partial, double *part, int64_t stride);
 int64_t dt_norm_blocks(const DtUnits *u, const DtCut *cut); // of one unit, at most
 // Steps what this rank owns by the optimizer's formula; gradients are multiplied by `scale` first.
@@ -84,7 +83,8 @@ typedef struct DtResult {
 } DtResult;
 // Numbers that ranks sum at the end of a step: results, flags, squares of the gradient's norm.
 int64_t dt_shared_count(const DtUnits *u, const DtProgram *p, const DtCut *cut);
-// Makes what steps and validations need besides memory, once the data is open: a pipeline's schedules.
+// Makes what steps and validations need besides memory, once the data is open: a pipeline's
+// schedules.
 int dt_step_prepare(DtRun *r, bool training, DtError *e);
 // One optimizer step over the next `batch` samples. 79 where loss or norm is not finite: then
 // nothing is stepped.
@@ -96,8 +96,8 @@ int dt_evaluate(DtRun *r, DtResult *result, DtError *e);
 int dt_stop_wanted(void);
 
 // runtime/handshake.c
-// 76 where another rank runs another program or has other options: all that moves the loss, or decides
-// what ranks say to one another. Then, with everything read: another state, or other data.
+// 76 where another rank runs another program or has other options: all that moves the loss, or
+// decides what ranks say to one another. Then, with everything read: another state, or other data.
 int dt_handshake_options(const DtRun *r, DtError *e);
 int dt_handshake_state(const DtRun *r, DtError *e);
 // A failure of any rank is everybody's: returns and sets the least status of all. The text stays
@@ -106,7 +106,8 @@ int dt_agree_on(DtError *e);
 
 // runtime/sample.c: writes o.sample tokens of text to stdout.
 int dt_sample(DtRun *r, DtError *e);
-bool dt_sample_needs_all(const DtRun *r); // whether all ranks must call it: they share parameters or work
+// Whether all ranks must call it: they share parameters or work.
+bool dt_sample_needs_all(const DtRun *r);
 
 // runtime/info.c
 int dt_info(const DtProgram *p, const DtOptions *o, DtError *e); // JSON on stdout

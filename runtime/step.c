@@ -78,7 +78,8 @@ static int look_for_signals(DtRun *r, DtError *e) {
 }
 
 // The same through a pipeline: all microbatches of a step at once, those of validation in groups.
-static int through_stages(DtRun *r, const Batch *b, const void *total, int n, double *sum, DtError *e) {
+static int through_stages(DtRun *r, const Batch *b, const void *total, int n, double *sum,
+                          DtError *e) {
   const DtWalk *w = &r->walk;
   Share s = share_of(r, b);
   DtWalkJob job = {.load = load_micro, .batch = b, .total = total, .first = s.first * r->micro,
@@ -161,7 +162,8 @@ int64_t dt_shared_count(const DtUnits *u, const DtProgram *p, const DtCut *cut) 
 // Adds this rank's squares to the shared numbers; of ranks that hold the same pieces one does.
 static void share_norm(DtRun *r) {
   const DtZero *z = &r->zero;
-  int64_t each = dt_world.degree[DT_AXIS_TP] * (int64_t)z->cut.owners, tp = dt_world.coord[DT_AXIS_TP];
+  int64_t each = dt_world.degree[DT_AXIS_TP] * (int64_t)z->cut.owners,
+          tp = dt_world.coord[DT_AXIS_TP];
   double *part = r->shared + SHARED_NORM + tp * z->cut.owners + z->shard->me;
   if (z->across->me != 0) return;
   dt_norm_parts(z, r->partial, part, each);
@@ -199,8 +201,8 @@ static void count_next(DtRun *r, const Batch *b) {
     r->shared[SHARED_TOTAL + i] = sum[i];
 }
 
-// The end of a step's passes: gradients are reduced, and all ranks know the loss, the norm, and what
-// was asked of any of them.
+// The end of a step's passes: gradients are reduced, and all ranks know the loss, the norm, and
+// what was asked of any of them.
 static void finish_passes(DtRun *r, const Batch *b, const double *sum, DtResult *result) {
   int n = 1 + r->p->nmetric, stop = dt_stop_wanted();
   memset(r->shared, 0, (size_t)r->nshared * sizeof *r->shared);
@@ -259,8 +261,8 @@ int dt_step(DtRun *r, DtResult *result, DtError *e) {
                  isfinite(result->loss) ? result->norm : result->loss);
 }
 
-// Samples that a validation looks at. They are numbered in int32 within a batch, and here the whole set,
-// with padding, is one.
+// Samples that a validation looks at. They are numbered in int32 within a batch, and here the whole
+// set, with padding, is one.
 static int64_t validated(const DtRun *r) {
   int64_t count = r->val.count, most = INT32_MAX - (dt_world.degree[DT_AXIS_DP] + 1) * r->micro;
   if (r->o.eval_samples > 0 && r->o.eval_samples < count) count = r->o.eval_samples;

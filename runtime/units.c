@@ -22,7 +22,8 @@ static void add_units(DtUnits *u, const DtProgram *p) {
     if (a->stack) continue;
     u->unit[u->nunit++] =
         (DtUnit){.offset = a->offset, .count = local_count(a), .layer = -1, .name = a->name};
-    if (a->offset + local_count(a) > u->outside_count) u->outside_count = a->offset + local_count(a);
+    if (a->offset + local_count(a) > u->outside_count)
+      u->outside_count = a->offset + local_count(a);
   }
   u->outside_count = (u->outside_count + 15) / 16 * 16;
   u->outside = u->nunit;
@@ -48,7 +49,8 @@ static void add_instances(DtUnits *u, const DtProgram *p) {
     int64_t inner = a->stack ? slices / p->stack[a->stack - 1].count : slices;
     for (int64_t l = 0; l < slices; l++) {
       DtInstance *x = &u->instance[u->ninstance++];
-      *x = (DtInstance){.param = i, .layer = l, .count = each, .begin = l % inner * each, .counts = true};
+      *x = (DtInstance){
+          .param = i, .layer = l, .count = each, .begin = l % inner * each, .counts = true};
       x->number = u->ninstance - 1;
       x->unit = a->stack ? u->stack[a->stack - 1] + l / inner : outside;
       if (a->stack) x->begin += a->offset - p->stack[a->stack - 1].offset;

@@ -16,7 +16,7 @@ typedef struct DtInstance {
   int64_t unit;
   int64_t begin, count; // elements of the unit
   int64_t number;       // among all of the model
-  bool counts; // in the norm and in files: false where an earlier stage has it too (runtime/stage.h)
+  bool counts; // in the norm and in files: not where an earlier stage has it too (runtime/stage.h)
 } DtInstance;
 
 typedef struct DtUnit {

@@ -1,6 +1,6 @@
-// The optimizer's step and the gradient's norm, over what this rank holds: unit by unit, instance by
-// instance, in blocks of a size that depends on nothing, so that neither threads nor ranks change a
-// bit.
+// The optimizer's step and the gradient's norm, over what this rank holds: unit by unit, instance
+// by instance, in blocks of a size that depends on nothing, so that neither threads nor ranks
+// change a bit.
 #include "runtime/launch.h"
 #include "runtime/run.h"
 #include "runtime/schedule.h"
@@ -87,8 +87,9 @@ static void norm_blocks(void *const *arg, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; i++) {
     Block b = find_block(&n->blocks, i);
     const char *at = n->grad.at + (b.lo - n->grad.lo) * (int64_t)dt_type_size(n->p->type);
-    n->partial[i] = n->p->type == DT_TYPE_F64 ? sum_f64((const double *)(const void *)at, b.hi - b.lo)
-                                              : sum_f32((const float *)(const void *)at, b.hi - b.lo);
+    n->partial[i] = n->p->type == DT_TYPE_F64
+                        ? sum_f64((const double *)(const void *)at, b.hi - b.lo)
+                        : sum_f32((const float *)(const void *)at, b.hi - b.lo);
   }
 }
 
@@ -130,7 +131,8 @@ static void update_block(const Update *u, Block b) {
   int64_t size = (int64_t)dt_type_size(p->type), n = b.hi - b.lo, whole = p->update_piece;
   const DtParam *a = &p->param[u->r->zero.units.instance[b.instance].param];
   DtCall call = {.scalar = u->scalar[a->decay], .seed = u->r->seed, .step = u->step};
-  char *scratch = n < whole ? dt_scratch((size_t)(whole * size * DT_REGIONS)) : NULL, *at[DT_REGIONS];
+  char *scratch = n < whole ? dt_scratch((size_t)(whole * size * DT_REGIONS)) : NULL,
+       *at[DT_REGIONS];
   for (int i = 0; i < u->regions; i++) {
     at[i] = u->part[i].at + (b.lo - u->part[i].lo) * size;
     if (!scratch) continue;

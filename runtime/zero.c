@@ -179,7 +179,9 @@ void dt_zero_updated(DtZero *z, int64_t unit) {
 
 // ---- gradients
 
-static bool alone(const DtZero *z) { return z->cut.owners == 1 && (!z->across || z->across->n == 1); }
+static bool alone(const DtZero *z) {
+  return z->cut.owners == 1 && (!z->across || z->across->n == 1);
+}
 
 static void add_part(void *const *arg, int64_t begin, int64_t end) {
   const DtZero *z = arg[0];
@@ -204,10 +206,12 @@ static void settle(DtZero *z, int64_t unit) {
   if (s->from != s->to) dt_parallel(add_part, arg, s->count, 1 << 14);
 }
 
-// Sends `count` elements at `in`, gradients of the microbatch or the step, to the sum at `to`, whole.
+// Sends `count` elements at `in`, gradients of the microbatch or the step, to the sum at `to`,
+// whole.
 static void reduce_whole(DtZero *z, DtSum *s, char *in, char *to, int64_t count, DtNote note) {
   DtType type = z->p->type;
-  *s = (DtSum){.pending = true, .from = z->fresh || !z->cut.each ? to : in, .to = to, .count = count};
+  *s = (DtSum){
+      .pending = true, .from = z->fresh || !z->cut.each ? to : in, .to = to, .count = count};
   s->ticket = dt_all_reduce(z->shard, type, DT_SUM, in, s->from, count, note);
   if (z->across->n > 1)
     s->ticket = dt_all_reduce(z->across, type, DT_SUM, s->from, s->from, count, note);
@@ -310,8 +314,9 @@ void dt_zero_end_units(DtZero *z, int64_t from, int64_t to) {
     count_once(z, &z->units.unit[i], plus(z, z->grad, z->units.unit[i].offset));
   int64_t at = z->units.unit[from].offset;
   int64_t end = to == z->units.outside ? z->units.outside_count : z->units.unit[to].offset;
-  reduce_whole(z, &z->sum_of[from], plus(z, z->grad, at), plus(z, z->cut.each ? z->sum : z->grad, at),
-               end - at, (DtNote){"the parameters outside stacks", -1, NULL});
+  reduce_whole(z, &z->sum_of[from], plus(z, z->grad, at),
+               plus(z, z->cut.each ? z->sum : z->grad, at), end - at,
+               (DtNote){"the parameters outside stacks", -1, NULL});
 }
 
 void dt_zero_end_step(DtZero *z) { dt_zero_end_units(z, 0, z->units.outside); }

@@ -1,6 +1,7 @@
 // Parameters, gradients and optimizer state over the ranks that replicate a parameter (the data
-// group: all of cp and dp), as ZeRO cuts them (Rajbhandari et al., 2020). Every unit (runtime/units.h)
-// has an owner for each piece of it; what a stage keeps cut, a rank holds its own pieces of.
+// group: all of cp and dp), as ZeRO cuts them (Rajbhandari et al., 2020). Every unit
+// (runtime/units.h) has an owner for each piece of it; what a stage keeps cut, a rank holds its own
+// pieces of.
 //
 //   stage            0      1       2       3
 //   parameters     whole  whole   whole   pieces
@@ -9,8 +10,8 @@
 //
 // Gradients are summed over the ranks once a step, or (`each`) at every microbatch, and then over
 // microbatches. A sum is taken in the order of ranks, so no stage changes a bit of it. With
-// `--zero-group` the group is cut into parts of consecutive ranks: owners are the members of a part,
-// and a piece is summed over its part and then over parts.
+// `--zero-group` the group is cut into parts of consecutive ranks: owners are the members of a
+// part, and a piece is summed over its part and then over parts.
 //
 // The emitted code asks for a layer's parameters and gradients where it runs the layer: that is
 // where they are gathered and reduced, while the next layer is computed.
@@ -21,7 +22,12 @@
 #include "runtime/stage.h"
 
 // The regions of a run that have an element for each of the parameters'.
-typedef enum DtRegion { DT_PARAM, DT_GRAD, DT_MOMENT, DT_REGIONS = DT_MOMENT + DT_MAX_MOMENTS } DtRegion;
+typedef enum DtRegion {
+  DT_PARAM,
+  DT_GRAD,
+  DT_MOMENT,
+  DT_REGIONS = DT_MOMENT + DT_MAX_MOMENTS
+} DtRegion;
 
 // How a program's state is cut over the `ranks` of a data group.
 typedef struct DtCut {
@@ -94,7 +100,8 @@ void dt_zero_begin(DtZero *z, DtCall *call);
 // The same for a microbatch of a step, and what follows it.
 void dt_zero_begin_step(DtZero *z, DtCall *call, bool first, bool last);
 void dt_zero_end_step(DtZero *z);
-// As dt_zero_end_step, of units [from, to) that lie outside stacks, which other chunks do not touch.
+// As dt_zero_end_step, of units [from, to) that lie outside stacks, which other chunks do not
+// touch.
 void dt_zero_end_units(DtZero *z, int64_t from, int64_t to);
 // The units outside stacks of parameters [param, param + n), which lie together.
 DtRange dt_zero_units_of(const DtZero *z, int param, int n);
