@@ -161,15 +161,46 @@ static void begin(Cut *c, Module *m, Id fn, bool grads) {
   cut_defs(c);
 }
 
-// The statements up to the last one that a result needs are forward, the others backward.
-static uint32_t forward_count(const Cut *c) {
-  const Fn *f = cut_fn(c);
-  uint32_t n = 0;
-  for (uint32_t i = 0; i < f->result.n; i++) {
-    Id d = c->def[f->result.at[i]];
-    if (d != NONE && d + 1 > n) n = d + 1;
+typedef struct Wanted {
+  bool *value, any;
+} Wanted;
+
+static void want(Id v, void *ctx) { ((Wanted *)ctx)->value[v] = true; }
+static void test(Id v, void *ctx) {
+  Wanted *w = ctx;
+  w->any |= w->value[v];
+}
+
+// What the results need is forward, all else backward. Forward statements are put first: returns how
+// many there are.
+static uint32_t part_phases(Cut *c) {
+  Fn *f = cut_fn(c);
+  Wanted w = {NEWN(c->m->arena, bool, f->value.n + 1), false};
+  bool *forward = NEWN(c->m->arena, bool, f->stmt.n + 1);
+  Stmt *stmt = NEWN(c->m->arena, Stmt, f->stmt.n + 1);
+  Task *task = NEWN(c->m->arena, Task, f->stmt.n + 1);
+  uint32_t n = 0, nforward = 0;
+  for (uint32_t i = 0; i < f->result.n; i++) w.value[f->result.at[i]] = true;
+  for (uint32_t i = f->stmt.n; i-- > 0;) {
+    w.any = false;
+    stmt_defines(c->m, &f->stmt.at[i], test, &w);
+    if ((forward[i] = w.any)) stmt_uses(c->m, f, &f->stmt.at[i], want, &w);
   }
-  return n;
+  for (int back = 0; back < 2; back++) {
+    for (uint32_t i = 0; i < f->stmt.n; i++) {
+      if (forward[i] == back) continue;
+      stmt[n] = f->stmt.at[i];
+      task[n] = c->task.at[i];
+      task[n++].phase = back ? PHASE_B : PHASE_F;
+    }
+    if (!back) nforward = n;
+  }
+  f->stmt.at = stmt;
+  f->stmt.n = f->stmt.cap = n;
+  c->task.at = task;
+  c->task.n = c->task.cap = n;
+  cut_defs(c);
+  return nforward;
 }
 
 static bool slices(const Call *c, Id v) {
@@ -466,10 +497,9 @@ static void rebuild(Cutting *x) {
 }
 
 static Cutting examine(Cut *c) {
-  Cutting x = {.c = c, .m = c->m, .stmt = cut_fn(c)->stmt.at, .n = cut_fn(c)->stmt.n};
-  x.nforward = forward_count(c);
+  uint32_t nforward = part_phases(c);
+  Cutting x = {.c = c, .m = c->m, .stmt = cut_fn(c)->stmt.at, .n = cut_fn(c)->stmt.n, .nforward = nforward};
   x.plan = NEWN(c->m->arena, Plan, x.n + 1);
-  for (uint32_t i = x.nforward; i < x.n; i++) c->task.at[i].phase = PHASE_B;
   match_repeats(&x);
   return x;
 }
