@@ -212,9 +212,10 @@ bool convert_cost(const Sharder *z, const Slot *s, Shard from, Shard to, Cost *c
 int64_t share_of(int64_t whole, int64_t extent, int64_t block, int64_t n);
 Cost comp_cost(const Sharder *z, const Level *l, const Item *it, const Choice *c);
 Cost call_cost(const Sharder *z, const Level *l, const Item *it, const Choice *c);
-// shard_order.c: an order of the items that keeps few slots open; the first and the last place in it
-// that touches each slot (NONE: none does).
-void level_order(Arena *a, const Level *l, uint32_t *order, uint32_t *first, uint32_t *last);
+// shard_order.c: an order of the items that keeps few slots open, one of several; the first and the
+// last place in it that touches each slot (NONE: none does).
+enum { ORDERS = 3 };
+void level_order(Arena *a, const Level *l, uint32_t which, uint32_t *order, uint32_t *first, uint32_t *last);
 // shard_solve.c: a least plan of a level whose variables have the types var[] (of their slots).
 Plan level_solve(Sharder *z, Level *l, const uint32_t *var);
 // shard_plan.c: solves a level on an axis, those inside it first, and records what was chosen.

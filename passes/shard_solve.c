@@ -48,18 +48,24 @@ typedef struct Mend {
   Cost cost;
 } Mend;
 
+// An order of the items, and what depends on it.
+typedef struct Course {
+  uint32_t *order;
+  uint32_t **open, *nopen; // slots open after each item, [0] before the first
+  uint32_t *first, *last; // for each slot, the places in the order of the items that touch it
+  Cost *bound; // of the items from each place on
+  uint64_t made; // states, in the last run
+} Course;
+
 typedef struct Search {
   Sharder *z;
   Level *l;
   const uint32_t *var; // types of the variables
-  uint32_t *order; // of the items
-  uint32_t **open, *nopen; // after each item in this order, [0] before the first
-  uint32_t *first, *last; // for each slot, the places in the order of the items that touch it
+  Course *c; // the one being followed
   Cost **conv; // for each slot, from * ntype + to
   bool **convertible;
   bool *rigid; // for each slot: what it has can't be converted
   Mend (*mend)[MENDS]; // for each slot, the last ones asked for
-  Cost *bound; // of the items from each place on
   bool has_best;
   Cost best; // of the known plan
   uint32_t keep; // states, at most
@@ -186,7 +192,7 @@ static uint32_t frontier_find(Frontier *f) {
 // Whether what costs so much after the item can still lead to a better plan than the known one.
 static bool hopeful(const Search *s, const Cost *cost) {
   Cost least = *cost;
-  cost_add(&least, &s->bound[s->at + 1]);
+  cost_add(&least, &s->c->bound[s->at + 1]);
   return !s->has_best || cost_order(&least, &s->best) < 0;
 }
 
@@ -195,7 +201,7 @@ static void emit(Search *s, const Cost *cost) {
   if (!hopeful(s, cost)) return;
   frontier_room(f);
   Set *row = f->set + (size_t)f->n * f->width;
-  for (uint32_t k = 0; k < f->width; k++) row[k] = s->work[s->open[s->at + 1][k]];
+  for (uint32_t k = 0; k < f->width; k++) row[k] = s->work[s->c->open[s->at + 1][k]];
   uint32_t old = frontier_find(f);
   State *to = &f->state[old == NONE ? f->n : old];
   if (old != NONE && cost_order(&to->cost, cost) <= 0) return;
@@ -232,7 +238,7 @@ static void make(Search *s, const Choice *c, uint32_t k, uint32_t type, Cost cos
   for (int via = 0; via < 2; via++) {
     Cost all = cost;
     Set new = {0, 0};
-    if (via && (!splits || !type || (old.ask & 1) || s->last[slot] <= s->at)) break;
+    if (via && (!splits || !type || (old.ask & 1) || s->c->last[slot] <= s->at)) break;
     if (!provide(s, slot, type, old.ask, via, &new.have, &all)) continue;
     s->work[slot] = new;
     if (via) s->pick.made_via |= 1u << k;
@@ -322,7 +328,7 @@ static void need_via(Search *s, const Choice *c, uint32_t j, Cost cost) {
   Id slot = c->need[j].slot;
   Set old = s->work[slot];
   const Cost *conv = least_conv(s, slot, old.have, 0);
-  if (!conv || (old.have & 1) || s->last[slot] <= s->at) return;
+  if (!conv || (old.have & 1) || s->c->last[slot] <= s->at) return;
   cost_add(&cost, conv);
   s->work[slot].have |= 1u | 1u << c->need[j].type;
   s->pick.via |= 1u << j;
@@ -510,7 +516,7 @@ static uint32_t group_of(Groups *g, uint64_t key) {
 // Fills order[] with the states to keep, least first; returns how many.
 static uint32_t prune(Search *s, uint32_t *order) {
   Frontier *f = &s->next;
-  const uint32_t *open = s->open[s->at + 1];
+  const uint32_t *open = s->c->open[s->at + 1];
   Groups g = {.room = 64};
   while (g.room < 2 * f->n) g.room *= 2;
   g.key = calloc(g.room, sizeof *g.key);
@@ -583,15 +589,16 @@ static void step(Search *s) {
   Choice back = return_choice(s, it);
   const Choice *choice = it->kind == ITEM_RETURN ? &back : it->choice.at;
   uint32_t n = it->kind == ITEM_RETURN ? 1 : it->choice.n;
-  frontier_start(&s->next, s->nopen[s->at + 1]);
+  frontier_start(&s->next, s->c->nopen[s->at + 1]);
   for (uint32_t k = 0; k < s->l->slot.n; k++)
-    if (s->first[k] == s->at) s->work[k] = initial(s, k);
+    if (s->c->first[k] == s->at) s->work[k] = initial(s, k);
   for (uint32_t i = 0; i < s->now.n; i++) {
     for (uint32_t k = 0; k < s->now.width; k++)
-      s->work[s->open[s->at][k]] = s->now.set[(size_t)i * s->now.width + k];
+      s->work[s->c->open[s->at][k]] = s->now.set[(size_t)i * s->now.width + k];
     s->back = s->now.state[i].back;
     for (uint32_t k = 0; k < n; k++) do_choice(s, k, &choice[k], s->now.state[i].cost);
   }
+  s->c->made += s->next.n;
   advance(s);
 }
 
@@ -600,12 +607,13 @@ static const State *run(Search *s, uint32_t keep) {
   s->keep = keep;
   s->exact = true;
   s->record.n = 0;
+  s->c->made = 0;
   frontier_start(&s->now, 0);
   frontier_room(&s->now);
   s->now.n = 1;
   s->now.state[0] = (State){.back = NONE};
   for (s->at = 0; s->at < s->l->item.n && s->now.n; s->at++) {
-    s->item = s->order[s->at];
+    s->item = s->c->order[s->at];
     step(s);
   }
   const State *best = NULL;
@@ -619,7 +627,7 @@ static void take(Search *s, const State *end, Plan *plan) {
   plan->cost = end->cost;
   uint32_t r = end->back;
   for (uint32_t i = s->l->item.n; i-- > 0;) {
-    plan->pick[s->order[i]] = s->record.at[r].pick;
+    plan->pick[s->c->order[i]] = s->record.at[r].pick;
     r = s->record.at[r].back;
   }
   s->has_best = true;
@@ -630,12 +638,12 @@ static void take(Search *s, const State *end, Plan *plan) {
 
 static void find_open(Search *s) {
   const Level *l = s->l;
-  s->open = NEWN(s->arena, uint32_t *, l->item.n + 1);
-  s->nopen = NEWN(s->arena, uint32_t, l->item.n + 1);
+  s->c->open = NEWN(s->arena, uint32_t *, l->item.n + 1);
+  s->c->nopen = NEWN(s->arena, uint32_t, l->item.n + 1);
   for (uint32_t i = 0; i <= l->item.n; i++) {
-    s->open[i] = NEWN(s->arena, uint32_t, l->slot.n + 1);
+    s->c->open[i] = NEWN(s->arena, uint32_t, l->slot.n + 1);
     for (uint32_t k = 0; k < l->slot.n; k++)
-      if (s->first[k] != NONE && s->first[k] < i && s->last[k] >= i) s->open[i][s->nopen[i]++] = k;
+      if (s->c->first[k] != NONE && s->c->first[k] < i && s->c->last[k] >= i) s->c->open[i][s->c->nopen[i]++] = k;
   }
 }
 
@@ -676,30 +684,49 @@ static Cost least_item(const Search *s, const Item *it) {
 
 static void find_bounds(Search *s) {
   uint32_t n = s->l->item.n;
-  s->bound = NEWN(s->arena, Cost, n + 2);
+  s->c->bound = NEWN(s->arena, Cost, n + 2);
   for (uint32_t i = n; i-- > 0;) {
-    s->bound[i] = s->bound[i + 1];
-    Cost least = least_item(s, &s->l->item.at[s->order[i]]);
-    cost_add(&s->bound[i], &least);
+    s->c->bound[i] = s->c->bound[i + 1];
+    Cost least = least_item(s, &s->l->item.at[s->c->order[i]]);
+    cost_add(&s->c->bound[i], &least);
   }
+}
+
+static void find_course(Search *s, uint32_t which) {
+  const Level *l = s->l;
+  s->c->order = NEWN(s->arena, uint32_t, l->item.n + 1);
+  s->c->first = NEWN(s->arena, uint32_t, l->slot.n + 1);
+  s->c->last = NEWN(s->arena, uint32_t, l->slot.n + 1);
+  level_order(s->arena, l, which, s->c->order, s->c->first, s->c->last);
+  find_open(s);
+  find_bounds(s);
+}
+
+// Few states on each course, then more on each, then many on that which took fewest.
+static void search(Search *s, Plan *plan) {
+  Course course[ORDERS] = {{0}};
+  uint32_t best = 0;
+  for (uint32_t i = 0; i < ORDERS; i++) {
+    s->c = &course[i];
+    find_course(s, i);
+  }
+  for (uint32_t keep = BEAM; keep <= STATES; keep *= 25)
+    for (uint32_t i = 0; i < ORDERS && !plan->exact; i++) {
+      if (keep > BEAM * 25 && i != best) continue;
+      s->c = &course[i];
+      const State *end = run(s, keep);
+      if (end) take(s, end, plan);
+      plan->exact = s->exact;
+      if (keep > BEAM && course[i].made < course[best].made) best = i;
+    }
 }
 
 Plan level_solve(Sharder *z, Level *l, const uint32_t *var) {
   Search s = {.z = z, .l = l, .var = var, .arena = arena_new()};
   Plan plan = {.pick = NEWN(z->m->arena, Pick, l->item.n + 1)};
   s.work = NEWN(s.arena, Set, l->slot.n + 1);
-  s.order = NEWN(s.arena, uint32_t, l->item.n + 1);
-  s.first = NEWN(s.arena, uint32_t, l->slot.n + 1);
-  s.last = NEWN(s.arena, uint32_t, l->slot.n + 1);
-  level_order(s.arena, l, s.order, s.first, s.last);
-  find_open(&s);
   find_conversions(&s);
-  find_bounds(&s);
-  for (uint32_t keep = BEAM; keep <= STATES && !plan.exact; keep *= 25) {
-    const State *end = run(&s, keep);
-    if (end) take(&s, end, &plan);
-    plan.exact = s.exact;
-  }
+  search(&s, &plan);
   if (!plan.exact) z->cut = true;
   Frontier *f[] = {&s.now, &s.next};
   for (int i = 0; i < 2; i++) {
