@@ -393,6 +393,7 @@ static void comprehension(Local *x, const Stmt *s) {
   start_indices(&r);
   for (uint32_t i = 0; i < s->nindex; i++) t.index[i].extent = r.extent[i];
   memset(t.assign, 0, sizeof t.assign);
+  t.read_loc = NULL;
   t.sub = NEWN(m->arena, Id, MAX_RANK);
   Id body = value(&r, from.body);
   Id write = left_side(&r, t.sub);
