@@ -22,6 +22,7 @@ typedef struct Order {
   Id **touched; // for each item, slots; NONE at the end
   uint32_t *total; // for each slot, items that touch it
   double *weight; // for each slot, about the logarithm of its states
+  double *ways; // for each item, that of its choices
   uint32_t *left; // items to come that touch a slot, and that add to it
   uint32_t *adds;
   bool *done;
@@ -101,8 +102,7 @@ static bool adjoins(const Order *o, uint32_t item) {
 
 // The logarithm of the number of states after the item.
 static double reckon(const Order *o, uint32_t item, double open, double states) {
-  uint32_t n = o->l->item.at[item].choice.n;
-  return fmin(states + o->taste->choice * log2(n > 1 ? n : 1), open + growth(o, item));
+  return fmin(states + o->ways[item], open + growth(o, item));
 }
 
 // An order that begins with `first`; about how many states it will see, or infinity past `limit`.
@@ -133,13 +133,17 @@ static double try_order(Order *o, uint32_t first, double limit, uint32_t *order)
 
 void level_order(Arena *a, const Level *l, uint32_t which, uint32_t *order, uint32_t *first, uint32_t *last) {
   Order o = {a, l, &taste[which], NEWN(a, Id *, l->item.n + 1), NEWN(a, uint32_t, l->slot.n + 1),
-             NEWN(a, double, l->slot.n + 1), NEWN(a, uint32_t, l->slot.n + 1),
+             NEWN(a, double, l->slot.n + 1), NEWN(a, double, l->item.n + 1), NEWN(a, uint32_t, l->slot.n + 1),
              NEWN(a, uint32_t, l->slot.n + 1), NEWN(a, bool, l->item.n + 1)};
   uint32_t *now = NEWN(a, uint32_t, l->item.n + 1);
   double least = INFINITY;
   find_touched(&o);
   for (uint32_t k = 0; k < l->slot.n; k++)
     o.weight[k] = l->slot.at[k].ntype ? 0.1 + o.taste->type * log2(l->slot.at[k].ntype) : 1;
+  for (uint32_t i = 0; i < l->item.n; i++) {
+    uint32_t n = l->item.at[i].choice.n;
+    o.ways[i] = o.taste->choice * log2(n > 1 ? n : 1);
+  }
   for (uint32_t i = 0; i < l->item.n; i++) {
     double states = try_order(&o, i, least, now);
     if (states >= least) continue;

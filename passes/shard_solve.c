@@ -706,14 +706,11 @@ static void find_course(Search *s, uint32_t which) {
 static void search(Search *s, Plan *plan) {
   Course course[ORDERS] = {{0}};
   uint32_t best = 0;
-  for (uint32_t i = 0; i < ORDERS; i++) {
-    s->c = &course[i];
-    find_course(s, i);
-  }
   for (uint32_t keep = BEAM; keep <= STATES; keep *= 25)
     for (uint32_t i = 0; i < ORDERS && !plan->exact; i++) {
       if (keep > BEAM * 25 && i != best) continue;
       s->c = &course[i];
+      if (!course[i].order) find_course(s, i);
       const State *end = run(s, keep);
       if (end) take(s, end, plan);
       plan->exact = s->exact;
