@@ -215,8 +215,8 @@ static double stated_bound(const double *x) {
   return terms + (1 + log2(TERMS) + TERMS / 8.0) * sum_abs;
 }
 
-// Single precision's errors of cancelling sums are within the bound, which is what it is said to be;
-// and what noise does to the sums is as large as those errors, and not far larger.
+// Single precision's errors of cancelling sums are within the bound, which is as stated; and what
+// noise does to the sums is as large as those errors, and not far larger.
 static void bounds(void) {
   Arena *a = arena_new();
   Module *m = parse(a, "bounds",

@@ -62,7 +62,8 @@ static void check(DtScan s, int64_t nx, int64_t ny) {
       dt_scan_f32(&s, xf, yf);
       dt_scan_i32(&s, xi, yi);
       if (threads == 1) memcpy(first, yf, 4 * (size_t)ny);
-      if (memcmp(first, yf, 4 * (size_t)ny)) failures++, printf("other bits on %d threads\n", threads);
+      if (memcmp(first, yf, 4 * (size_t)ny))
+        failures++, printf("other bits on %d threads\n", threads);
     }
     for (int64_t p = 0; p < points(&s); p++)
       for (int64_t i = 0; i < s.n; i++) {
