@@ -258,10 +258,8 @@ void dt_outside_grads(const DtCall *call) {
 void *dt_layer_grads(const DtCall *call, int stack, int64_t layer) {
   DtZero *z = call->zero;
   int64_t unit = z->units.stack[stack] + layer;
-  if (!z->cut.grad_slots) {
-    settle(z, unit);
-    return plus(z, z->grad, z->units.unit[unit].offset);
-  }
+  settle(z, unit); // what the microbatch before has made of the same layer
+  if (!z->cut.grad_slots) return plus(z, z->grad, z->units.unit[unit].offset);
   int s = z->grad_used = 1 - z->grad_used;
   if (z->grad_slot[s] >= 0) settle(z, z->grad_slot[s]);
   z->grad_slot[s] = unit;

@@ -1,5 +1,5 @@
-# A stack in a stack is gathered and reduced with the layer that holds it, one that is run twice as a whole; and dropout
-# falls on the same elements on any number of ranks.
+# A stack in a stack is gathered and reduced with the layer that holds it, one that is run twice as a whole, and the one
+# layer of a stack again before its last gradients are reduced; and dropout falls on the same elements on any number of ranks.
 . "$(dirname "$0")/../support/lib.sh"
 tokens train.bin 2000 65
 cat >model.dt <<'M'
@@ -22,10 +22,11 @@ model Nested(vocab = 65, dim = 24) {
   wte = nn.Embedding(vocab, dim)
   once = stack 3 of Outer(dim)
   twice = stack 2 of Inner(dim)
+  one = stack 1 of Outer(dim)
   head = nn.Linear(dim, vocab)
   loss(tokens[b, t]: int, targets[b, t]: int) {
     x = wte(tokens)
-    x = twice(once(twice(x)))
+    x = one(twice(once(twice(x))))
     return nn.cross_entropy(head(x), targets)
   }
 }
