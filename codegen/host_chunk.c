@@ -193,9 +193,9 @@ static void print_stage_row(Host *h, uint32_t s) {
   const ParamLayout *l = h->stage[s];
   buf_printf(h->out,
              "    {.nparam = %u, .nstack = %u, .param = stage%u_param, .held = stage%u_held,%s"
-             " .param_count = %lld},\n",
+             " .param_count = %lld, .frame_bytes = %lld},\n",
              l->n, l->stack.n, s, s, l->stack.n ? str_printf(" .stack = stage%u_stack,", s) : "",
-             (long long)l->count);
+             (long long)l->count, (long long)largest_frame(h->p, s));
 }
 
 static void put_parts(Buf *b, const char *name, const int64_t *v) {
@@ -241,6 +241,19 @@ void host_pipeline(Host *h) {
 }
 
 // ---- what the driver asks too
+
+int64_t largest_frame(const Plan *p, uint32_t stage) {
+  const Module *m = p->m;
+  int64_t most = 0;
+  for (uint32_t i = 0; i < m->chunk.n * NCHUNK_PART; i++) {
+    Id fn = m->chunk.at[i / NCHUNK_PART].fn[i % NCHUNK_PART];
+    bool here = fn != NONE && i / NCHUNK_PART % m->stages == stage;
+    if (here && p->fn[fn].frame_bytes > most) most = p->fn[fn].frame_bytes;
+  }
+  for (int e = ENTRY_SAMPLE; e < NENTRY; e++)
+    if (m->entry[e] != NONE && p->fn[m->entry[e]].frame_bytes > most) most = p->fn[m->entry[e]].frame_bytes;
+  return most;
+}
 
 int64_t chunk_slot_bytes(const Module *m, uint32_t chunk) {
   bool found = false;

@@ -290,20 +290,6 @@ static void print_entries(Host *h) {
   buf_printf(h->out, "\n");
 }
 
-static int64_t frame_bytes(const Host *h) {
-  int64_t most = 0;
-  for (uint32_t i = 0; i < h->m->chunk.n * NCHUNK_PART; i++) {
-    Id fn = h->m->chunk.at[i / NCHUNK_PART].fn[i % NCHUNK_PART];
-    if (fn != NONE && h->p->fn[fn].frame_bytes > most) most = h->p->fn[fn].frame_bytes;
-  }
-  for (int e = ENTRY_SAMPLE; e < NENTRY; e++) {
-    if (h->m->entry[e] == NONE) continue;
-    int64_t n = h->p->fn[h->m->entry[e]].frame_bytes;
-    if (n > most) most = n;
-  }
-  return most;
-}
-
 static void print_sample(Host *h) {
   if (h->m->entry[ENTRY_SAMPLE] == NONE) return;
   const Fn *f = &h->m->fn.at[h->m->entry[ENTRY_SAMPLE]];
@@ -348,7 +334,7 @@ void host_tables(Host *h, int cpu_level, Str build_hash) {
              h->m->metric.n ? ".metric = metric, " : "");
   print_train(h);
   buf_printf(b, "    .param_count = %lld, .frame_bytes = %lld, .stores_grad = true,\n",
-             h->m->chunk.n ? 0LL : (long long)whole->count, (long long)frame_bytes(h));
+             h->m->chunk.n ? 0LL : (long long)whole->count, (long long)(h->m->chunk.n ? 0 : largest_frame(h->p, 0)));
   print_axes(h);
   print_zero(h);
   print_pipeline(h);

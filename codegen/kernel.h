@@ -117,11 +117,14 @@ ParamLayout *param_layout_stage(const Module *m, uint32_t stage); // of a pipeli
 // The accumulator of its gradient, or NULL.
 const Value *param_gradient(const Module *m, const ParamLayout *l, uint32_t param);
 
+// Bytes of the largest frame that a rank needs: of a pipeline's stage, or of a program without one.
+struct Plan;
+int64_t largest_frame(const struct Plan *p, uint32_t stage);
+
 // Of a pipeline's chunks (codegen/host_chunk.c): bytes kept with a microbatch, bytes that a part sends, and
 // the time that a function takes, roughly (at least 1).
 int64_t chunk_slot_bytes(const Module *m, uint32_t chunk);
 int64_t chunk_sent_bytes(const Module *m, uint32_t chunk, ChunkPart part);
-struct Plan;
 int64_t chunk_cost(const struct Plan *p, Id fn);
 
 // What the options say of data parallelism; runtime/program.h has the same fields.

@@ -57,7 +57,7 @@ static void place_as_planned(const Module *m, DtProgram *t, DtParam *param) {
   t->param_count = l->count;
 }
 
-static void place_stage(const Module *m, DtStage *t, uint32_t stage) {
+static void place_stage(const Module *m, const Plan *p, DtStage *t, uint32_t stage) {
   const ParamLayout *l = param_layout_stage(m, stage);
   DtParam *param = NEWN(m->arena, DtParam, l->n + 1);
   DtHeld *held = NEWN(m->arena, DtHeld, l->n + 1);
@@ -67,10 +67,10 @@ static void place_stage(const Module *m, DtStage *t, uint32_t stage) {
                          .stride = l->stack.at[s].stride, .first = l->stack.at[s].first};
   for (uint32_t i = 0; i < l->n; i++) {
     const ParamPlace *q = &l->param[i];
-    const Param *p = &m->param.at[l->piece[i].param];
-    param[i] = param_of(m, p, param_gradient(m, l, i));
-    if (p->nstack) {
-      param[i].count = param[i].count / p->extent[0] * l->piece[i].count;
+    const Param *whole = &m->param.at[l->piece[i].param];
+    param[i] = param_of(m, whole, param_gradient(m, l, i));
+    if (whole->nstack) {
+      param[i].count = param[i].count / whole->extent[0] * l->piece[i].count;
       param[i].extent[0] = l->piece[i].count;
     }
     param[i].stack = q->stack == NONE ? 0 : (int)q->stack + 1;
@@ -79,7 +79,7 @@ static void place_stage(const Module *m, DtStage *t, uint32_t stage) {
     held[i] = (DtHeld){(int)l->piece[i].param, l->piece[i].first};
   }
   *t = (DtStage){.nparam = (int)l->n, .nstack = (int)l->stack.n, .param = param, .held = held, .stack = stack,
-                 .param_count = l->count};
+                 .param_count = l->count, .frame_bytes = largest_frame(p, stage)};
 }
 
 static void place_stages(const Module *m, const Plan *p, DtProgram *t) {
@@ -88,7 +88,7 @@ static void place_stages(const Module *m, const Plan *p, DtProgram *t) {
   DtPipeKind kind;
   int chunks;
   if (!dt_pipe_parse(m->schedule, &kind, &chunks)) BUG("no schedule is called %s", m->schedule);
-  for (uint32_t s = 0; s < m->stages; s++) place_stage(m, &stage[s], s);
+  for (uint32_t s = 0; s < m->stages; s++) place_stage(m, p, &stage[s], s);
   for (uint32_t k = 0; k < m->chunk.n; k++) {
     chunk[k].slot_bytes = chunk_slot_bytes(m, k);
     for (int i = 0; i < NCHUNK_PART; i++) {
@@ -138,21 +138,9 @@ static DtTrain train_of(const Train *t) {
                    .final = t->final, .clip = t->clip, .precision = "fp64"};
 }
 
-static int64_t largest_frame(const Plan *p) {
-  int64_t most = 0;
-  for (uint32_t i = 0; i < p->m->chunk.n * NCHUNK_PART; i++) {
-    Id fn = p->m->chunk.at[i / NCHUNK_PART].fn[i % NCHUNK_PART];
-    if (fn != NONE && p->fn[fn].frame_bytes > most) most = p->fn[fn].frame_bytes;
-  }
-  for (int e = ENTRY_SAMPLE; e < NENTRY; e++)
-    if (p->m->entry[e] != NONE && p->fn[p->m->entry[e]].frame_bytes > most)
-      most = p->fn[p->m->entry[e]].frame_bytes;
-  return most;
-}
-
 DtProgram tables_make(const Module *m, const Plan *p) {
   DtProgram t = {.model = m->name, .build = "interpreter", .type = type_of(m->compute), .nparam = (int)m->param.n,
-                 .nmetric = (int)m->metric.n, .frame_bytes = p ? largest_frame(p) : 64, .listing = "",
+                 .nmetric = (int)m->metric.n, .frame_bytes = p ? largest_frame(p, 0) : 64, .listing = "",
                  .update_piece = UPDATE_PIECE};
   DtParam *param = NEWN(m->arena, DtParam, m->param.n + 1);
   const char **metric = NEWN(m->arena, const char *, m->metric.n + 1);

@@ -29,7 +29,7 @@ DtMemory dt_memory(const DtStages *s, int stage, const DtProgram *p, const DtCut
                 .moments = size * n.moment * p->nmoment,
                 .gathered = size * n.gathered,
                 .reducing = size * (cut->each ? n.grads : 0),
-                .frame = p->frame_bytes};
+                .frame = s->view[stage].frame_bytes};
   for (int k = 0; k < p->ndata; k++) m.batches += data_bytes(p, k);
   m.norm = (int64_t)sizeof(double) * (dt_norm_blocks(u, cut) + dt_shared_count(u, p, cut));
   if (saves) m.collected = dt_save_bytes(p, cut);

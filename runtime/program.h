@@ -116,7 +116,7 @@ typedef struct DtStage {
   const DtParam *param;
   const DtHeld *held;
   const DtStack *stack;
-  int64_t param_count;
+  int64_t param_count, frame_bytes;
 } DtStage;
 
 // A part of the step that a stage runs: chunk c is stage c % pp's. `weights` is NULL where the schedule

@@ -12,6 +12,7 @@ static DtProgram view_of(const DtProgram *p, int stage) {
   v.nstack = s->nstack;
   v.stack = s->stack;
   v.param_count = s->param_count;
+  v.frame_bytes = s->frame_bytes;
   return v;
 }
 
