@@ -8,6 +8,10 @@
 #include "ir/interp.h"
 #include "runtime/comm.h"
 
+_Static_assert((int)DT_MAX_DATA >= MAX_DATA && (int)DT_MAX_METRICS >= MAX_METRICS &&
+                   (int)DT_MAX_TOTALS >= MAX_TOTALS && (int)DT_MAX_RANK >= MAX_RANK,
+               "the runtime has room for what the front end accepts");
+
 typedef struct Oracle {
   Module *m;
   Interp *interp;

@@ -1,7 +1,6 @@
 // The whole front end: a model's file to a Module with its entry functions.
 #include "frontend/front.h"
 
-enum { MAX_METRICS = 32 };
 
 // Which model: the one that is trained, or the only one.
 static bool choose_model(Front *fr, Unit *u) {
@@ -108,6 +107,10 @@ static bool add_metrics(Fb *fb) {
 static Fb *build_loss(Front *fr, const AstStmt *loss, int64_t batch, bool training, Str name) {
   Fb *fb = fb_new(fr, fr->main, fr->root, name, loss->name_loc, training);
   fr->depth = fr->calls = fr->nsite = 0;
+  if (loss->formal.n > MAX_DATA) {
+    err(fr, formal_loc(&loss->formal.at[MAX_DATA]), "more than %d data arguments", MAX_DATA);
+    return NULL;
+  }
   for (uint32_t i = 0; i < loss->formal.n; i++) {
     Shape s;
     const Arg *f = &loss->formal.at[i];

@@ -298,7 +298,8 @@ typedef struct Train {
 // microbatch), then the int scalars `first` (number of the microbatch's first sample in the batch)
 // and `batch` (samples in the global batch; later ones are padding), then real scalars `total.N`,
 // then parameters by name (in Module.param order), then INOUT `grad.PARAM` in that order.
-enum { MAX_TOTALS = 64 };
+// What a program has at most; runtime/program.h has room for as many.
+enum { MAX_DATA = 8, MAX_METRICS = 32, MAX_TOTALS = 64 };
 typedef enum Entry {
   ENTRY_LOSS, // frontend: (data, params) -> loss, metrics...   one batch, training
   ENTRY_EVAL_LOSS, // the same with training = 0

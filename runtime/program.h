@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { DT_MAX_RANK = 8, DT_MAX_DATA = 8, DT_MAX_TOTALS = 64, DT_MAX_METRICS = 8, DT_MAX_MOMENTS = 2 };
+enum { DT_MAX_RANK = 8, DT_MAX_DATA = 8, DT_MAX_TOTALS = 64, DT_MAX_METRICS = 32, DT_MAX_MOMENTS = 2 };
 
 typedef enum DtType { DT_TYPE_F32, DT_TYPE_F64, DT_TYPE_I32 } DtType;
 typedef enum DtInit { DT_ZEROS, DT_ONES, DT_NORMAL, DT_UNIFORM, DT_CONST } DtInit;

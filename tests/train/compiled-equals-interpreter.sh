@@ -60,3 +60,20 @@ check llama train.bin "${SMALL_LLAMA[@]}"
 check mlp "" -D hidden=19 -D batch=7 -D microbatch=4
 check_file statistics.dt "" -D batch=11 -D microbatch=4
 check classifier "" -D layers=2 -D dim=16 -D heads=2 -D batch=3 -D microbatch=2
+# As many metrics as there may be, each its own number.
+{
+  printf 'model M(inputs = 100, classes = 10) {\n  param w[inputs | classes] = normal(0.1)\n'
+  printf '  loss(x[b, inputs], y[b]: int) {\n    s[b] = sum(i, c: x[b, i] * w[i, c]) + 0.1 * real(y[b])\n'
+  printf '    return mean(b: square(s[b]))\n  }\n}\ntrain M {\n  data = arrays(x = "x.npy", y = "y.npy")\n'
+  for i in $(seq 32); do printf '  metric m%d = mean(b: s[b] + %d.0)\n' "$i" "$i"; done
+  printf '}\n'
+} >metrics.dt
+check_file metrics.dt "" -D batch=5 -D microbatch=2
+python3 - <<'PY'
+import json
+for line in open("log.jsonl"):
+    r = json.loads(line)
+    if "loss" not in r: continue
+    for i in range(2, 33):
+        assert abs(r["m%d" % i] - r["m1"] - (i - 1)) < 1e-9, (i, r)
+PY
