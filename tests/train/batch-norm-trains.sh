@@ -1,4 +1,5 @@
-# A model with batch norms learns, in uneven microbatches; its bits do not depend on the threads.
+# A model with batch norms learns, in uneven microbatches; its bits do not depend on the threads, nor its losses on
+# how many ranks share the microbatches.
 . "$(dirname "$0")/../support/lib.sh"
 python3 "$SRC/examples/data/make_arrays.py" mlp . 2000
 cat >model.dt <<'DT'
@@ -28,6 +29,12 @@ for threads in 1 2; do
   ./train --steps 100 --eval-every 100 --threads $threads --log $threads.jsonl --export $threads.safetensors --quiet
 done
 same 1.safetensors 2.safetensors
+# Statistics are a microbatch's, on whichever rank it is; the third rank has nothing but padding.
+for ranks in 1 3; do
+  ./train --ranks $ranks --threads 1 --steps 5 --log ranks.$ranks.jsonl --quiet
+  losses ranks.$ranks.jsonl >losses.$ranks
+done
+near losses.1 losses.3 1e-5
 python3 - <<'PY'
 import json
 last = [r for r in map(json.loads, open("1.jsonl")) if "val_loss" in r][-1]
