@@ -1,6 +1,6 @@
-// A pipeline's chunks: where their functions find what they receive, send and keep, and the tables of
-// stages and chunks. Messages and slots are one array each, their values at multiples of 64 bytes in
-// the order of arguments and results.
+// A pipeline's chunks: where their functions find what they receive, send and keep, and the tables
+// of stages and chunks. Messages and slots are one array each, their values at multiples of 64
+// bytes in the order of arguments and results.
 #include "codegen/host.h"
 
 enum { ALIGNMENT = 64 };
@@ -95,11 +95,13 @@ Str host_chunk_arg(const HostFn *x, uint32_t arg) {
   if (arg < nd + 2) return str_intern(arg == nd ? "&call->first" : "&call->batch");
   if (arg < lead_count(h)) return str_printf("(const %s *)call->total + %u", type, arg - nd - 2);
   if (piece != NONE)
-    return str_printf("(%s *)call->%s + %lld", type, grad ? "grad" : "param", (long long)h->params->param[piece].offset);
+    return str_printf("(%s *)call->%s + %lld", type, grad ? "grad" : "param",
+                      (long long)h->params->param[piece].offset);
   if (has_prefix(v->name, "slot.")) return slot_place(x, v);
   if (!has_prefix(v->name, "in.")) BUG("%s: where is %s", x->f->name, v->name);
   int64_t at = 0;
-  for (uint32_t i = lead_count(h); i < arg; i++) at += aligned_bytes(&x->f->value.at[x->f->arg.at[i]]);
+  for (uint32_t i = lead_count(h); i < arg; i++)
+    at += aligned_bytes(&x->f->value.at[x->f->arg.at[i]]);
   return str_printf("(const void *)((const char *)call->in + %lld)", (long long)at);
 }
 
@@ -112,7 +114,8 @@ Str host_chunk_result(const HostFn *x, uint32_t result) {
     if (has_prefix(before->name, "out.")) sent += aligned_bytes(before);
     else if (!has_prefix(before->name, "slot.")) out += value_count(before);
   }
-  if (has_prefix(v->name, "out.")) return str_printf("(void *)((char *)call->send + %lld)", (long long)sent);
+  if (has_prefix(v->name, "out."))
+    return str_printf("(void *)((char *)call->send + %lld)", (long long)sent);
   return str_printf("(%s *)call->out + %lld", c_type(v->type), (long long)out);
 }
 
@@ -163,7 +166,8 @@ static void note_touch(Id buffer, bool written, void *ctx) {
 bool host_chunk_touches(const Host *h, Id fn, uint32_t arg) {
   const FnPlan *fp = &h->p->fn[fn];
   Touch t = {h->m->fn.at[fn].arg.at[arg], false};
-  for (uint32_t i = 0; i < fp->kernel.n; i++) kernel_touch(h->p, fn, &fp->kernel.at[i], note_touch, &t);
+  for (uint32_t i = 0; i < fp->kernel.n; i++)
+    kernel_touch(h->p, fn, &fp->kernel.at[i], note_touch, &t);
   return t.any;
 }
 
@@ -251,7 +255,8 @@ int64_t largest_frame(const Plan *p, uint32_t stage) {
     if (here && p->fn[fn].frame_bytes > most) most = p->fn[fn].frame_bytes;
   }
   for (int e = ENTRY_SAMPLE; e < NENTRY; e++)
-    if (m->entry[e] != NONE && p->fn[m->entry[e]].frame_bytes > most) most = p->fn[m->entry[e]].frame_bytes;
+    if (m->entry[e] != NONE && p->fn[m->entry[e]].frame_bytes > most)
+      most = p->fn[m->entry[e]].frame_bytes;
   return most;
 }
 

@@ -5,7 +5,8 @@
 #include "codegen/kernel.h"
 #include "runtime/pipeline.h"
 
-// The pipeline's table for `micro` microbatches a rank, under unit costs or the plan's. dt_pipe_free.
+// The pipeline's table for `micro` microbatches a rank, under unit costs or the plan's.
+// dt_pipe_free.
 DtPipe *schedule_make(const Plan *p, int32_t micro, bool unit);
 
 // Whether the pipeline runs through; false after a message.

@@ -6,17 +6,17 @@
 //   function, and the parameters they use; no ENTRY_STEP, ENTRY_EVAL, ENTRY_SAMPLE.
 // invalidates: positions of functions.
 //
-// Run one after the other, forward.0 to forward.N, backward.N to backward.0 do what the step did, in
-// the same order for each sum: a chunk's functions compute the same statements. What passes between
-// them is in their arguments and results (passes/pipeline_emit.c).
+// Run one after the other, forward.0 to forward.N, backward.N to backward.0 do what the step did,
+// in the same order for each sum: a chunk's functions compute the same statements. What passes
+// between them is in their arguments and results (passes/pipeline_emit.c).
 #include "passes/passes.h"
 #include "passes/pipeline.h"
 
 bool pass_pipeline(Module *m) {
   if (m->stages < 2 || m->chunk.n || m->entry[ENTRY_STEP] == NONE || !m->param.n) return true;
   if (m->stages * m->chunks > MAX_CHUNKS) {
-    diag_error(m->src, 0, "a pipeline has at most %d chunks in all, not %u stages of %u", MAX_CHUNKS,
-               m->stages, m->chunks);
+    diag_error(m->src, 0, "a pipeline has at most %d chunks in all, not %u stages of %u",
+               MAX_CHUNKS, m->stages, m->chunks);
     return false;
   }
   Cut step, eval;

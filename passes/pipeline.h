@@ -28,7 +28,7 @@ typedef struct Cut {
   Module *m;
   Id fn;
   uint32_t nchunk;
-  uint32_t nlead, ntrail; // arguments that every chunk gets: data, first, batch, totals; rank.tp ...
+  uint32_t nlead, ntrail; // arguments that all chunks get: data, first, batch, totals; rank.tp
   VEC(Task) task; // by statement
   VEC(Held) held; // by value
   Id *def; // by value: the statement that defines it (the last += of an accumulator), or NONE
@@ -44,18 +44,20 @@ static inline bool is_uniform(const Cut *c, Id v) {
 // pipeline_cost.c: work of a statement, in units of a floating-point operation in a matrix product
 double cost_stmt(const Module *m, const Fn *f, const Stmt *s);
 double cost_fn(const Module *m, Id fn);
-// Parts n units in a row into `parts` intervals so that the most expensive one is as cheap as can be.
-// cross[i]: what it costs both sides to cut before unit i. part[i] is unit i's. Needs n >= parts.
-void cost_balance(const double *cost, const double *cross, uint32_t n, uint32_t parts, uint32_t *part);
+// Parts n units in a row into `parts` intervals so that the most expensive one is as cheap as can
+// be. cross[i]: what it costs both sides to cut before unit i. part[i] is unit i's. Needs n >=
+// parts.
+void cost_balance(const double *cost, const double *cross, uint32_t n, uint32_t parts,
+                  uint32_t *part);
 
-// pipeline_cut.c: a copy of function `step` with its repeats cut at layers and its forward statements
-// placed, balanced by cost; false after an error of the user's.
+// pipeline_cut.c: a copy of function `step` with its repeats cut at layers and its forward
+// statements placed, balanced by cost; false after an error of the user's.
 bool cut_step(Module *m, Id step, Cut *c);
 // The same for a function without a backward part, whose parameters must be where `like` has them.
 bool cut_eval(Module *m, Id eval, const Cut *like, const uint64_t *use, Cut *c);
 void cut_defs(Cut *c); // fills def
-// Calls visit for each value that the statement reads, what it reads through free statements instead
-// of their values.
+// Calls visit for each value that the statement reads, what it reads through free statements
+// instead of their values.
 void cut_reads(const Cut *c, const Stmt *s, void (*visit)(Id value, void *ctx), void *ctx);
 
 // pipeline_place.c: phase and chunk of every statement; accumulators become one a chunk

@@ -1,7 +1,7 @@
 // What statements cost, roughly: enough to give each stage about as much work. A floating-point
-// operation of a matrix product counts 1; a byte of what a statement reads and writes 3, as statements
-// are fused later and then move about a third of it, at a tenth of a processor's peak; a function such
-// as exp 10.
+// operation of a matrix product counts 1; a byte of what a statement reads and writes 3, as
+// statements are fused later and then move about a third of it, at a tenth of a processor's peak; a
+// function such as exp 10.
 #include "passes/pipeline.h"
 
 #include <float.h>
@@ -61,8 +61,8 @@ double cost_stmt(const Module *m, const Fn *f, const Stmt *s) {
   return x.points * (operations(m, s->body) + (s->red != RED_NONE)) + BYTE * x.bytes;
 }
 
-// best[p][i]: of the first i units in p parts, the least that the dearest costs (over: then the least
-// sum of squares among those that cost no more than `most`).
+// best[p][i]: of the first i units in p parts, the least that the dearest costs (over: then the
+// least sum of squares among those that cost no more than `most`).
 typedef struct Balance {
   const double *sum, *cross; // sum[i]: of the units before i
   uint32_t n, parts;
@@ -90,7 +90,8 @@ static double solve(const Balance *b, bool squares, double *best, uint32_t *last
   return best[b->parts * w + b->n];
 }
 
-void cost_balance(const double *cost, const double *cross, uint32_t n, uint32_t parts, uint32_t *part) {
+void cost_balance(const double *cost, const double *cross, uint32_t n, uint32_t parts,
+                  uint32_t *part) {
   CHECK(n >= parts && parts);
   size_t room = (size_t)(n + 1) * (parts + 1);
   double *sum = calloc(n + 1, sizeof *sum), *best = malloc(room * sizeof *best);

@@ -1,9 +1,10 @@
 // Cuts repeats into ranges of layers, one for each chunk that has a part of them.
 //
-// The forward statements, a repeat counted as its iterations, are units in a row; cost_balance parts
-// them. A repeat of the backward pass is cut where the forward one is whose saved values it reads, or,
-// if it reads none, whose parameters. Statements that need no parameter (the rotary angles of positions,
-// the mask of padding) or only rename elements are free: whoever reads them computes them.
+// The forward statements, a repeat counted as its iterations, are units in a row; cost_balance
+// parts them. A repeat of the backward pass is cut where the forward one is whose saved values it
+// reads, or, if it reads none, whose parameters. Statements that need no parameter (the rotary
+// angles of positions, the mask of padding) or only rename elements are free: whoever reads them
+// computes them.
 #include "passes/pipeline.h"
 
 #include <stdlib.h>
@@ -29,7 +30,8 @@ typedef struct Cutting {
   Plan *plan;
 } Cutting;
 
-static Id add_value(Cut *c, Str name, Dtype type, const int64_t *extent, uint32_t rank, Role role, Id loc) {
+static Id add_value(Cut *c, Str name, Dtype type, const int64_t *extent, uint32_t rank, Role role,
+                    Id loc) {
   Id v = fn_value(c->m, cut_fn(c), name, type, extent, rank, ROLE_LOCAL, loc);
   cut_fn(c)->value.at[v].role = role; // not an argument of the cut function's own
   PUSH(c->m->arena, c->held, (Held){.param = NONE});
@@ -50,7 +52,8 @@ static Id held_part(Cut *c, Id whole, int64_t first, int64_t count) {
   if (first == h.first && count == h.count) return whole;
   for (Id v = 0; v < c->held.n; v++) {
     const Held *o = &c->held.at[v];
-    if (o->param == h.param && o->grad == h.grad && o->first == first && o->count == count) return v;
+    if (o->param == h.param && o->grad == h.grad && o->first == first && o->count == count)
+      return v;
   }
   Id v = resized(c, whole, count);
   c->held.at[v] = (Held){h.param, first, count, h.grad};
@@ -110,7 +113,8 @@ static void through(Id v, void *ctx) {
 static void read_through(const Cut *c, Id v, void (*visit)(Id, void *), void *ctx) {
   Id d = c->def[v];
   Through t = {c, visit, ctx};
-  if (d != NONE && c->task.at[d].free) stmt_uses(c->m, cut_fn(c), &cut_fn(c)->stmt.at[d], through, &t);
+  if (d != NONE && c->task.at[d].free)
+    stmt_uses(c->m, cut_fn(c), &cut_fn(c)->stmt.at[d], through, &t);
   else visit(v, ctx);
 }
 
@@ -133,7 +137,8 @@ void cut_defs(Cut *c) {
   Fn *f = cut_fn(c);
   c->def = NEWN(c->m->arena, Id, f->value.n + 1);
   memset(c->def, 0xff, (f->value.n + 1) * sizeof(Id));
-  for (uint32_t i = 0; i < f->stmt.n; i++) stmt_defines(c->m, &f->stmt.at[i], set_def, &(Def){c, i});
+  for (uint32_t i = 0; i < f->stmt.n; i++)
+    stmt_defines(c->m, &f->stmt.at[i], set_def, &(Def){c, i});
 }
 
 // ---- the function as it was
@@ -142,7 +147,8 @@ static void begin(Cut *c, Module *m, Id fn, bool grads) {
   *c = (Cut){.m = m, .nchunk = m->stages * m->chunks, .fn = fn_clone(m, fn, str_intern("cut"))};
   Fn *f = cut_fn(c);
   uint32_t np = m->param.n, nheld = np * (grads ? 2 : 1);
-  while (c->nlead < f->arg.n && f->value.at[f->arg.at[c->nlead]].name != m->param.at[0].name) c->nlead++;
+  while (c->nlead < f->arg.n && f->value.at[f->arg.at[c->nlead]].name != m->param.at[0].name)
+    c->nlead++;
   if (c->nlead + nheld > f->arg.n) BUG("%s does not take the parameters", f->name);
   c->ntrail = f->arg.n - c->nlead - nheld;
   for (Id v = 0; v < f->value.n; v++) PUSH(m->arena, c->held, (Held){.param = NONE});
@@ -171,8 +177,8 @@ static void test(Id v, void *ctx) {
   w->any |= w->value[v];
 }
 
-// What the results need is forward, all else backward. Forward statements are put first: returns how
-// many there are.
+// What the results need is forward, all else backward. Forward statements are put first: returns
+// how many there are.
 static uint32_t part_phases(Cut *c) {
   Fn *f = cut_fn(c);
   Wanted w = {NEWN(c->m->arena, bool, f->value.n + 1), false};
@@ -209,8 +215,8 @@ static bool slices(const Call *c, Id v) {
   return false;
 }
 
-// Whether backward repeat b reads, slice by slice, what forward repeat a saves (or, with params, the
-// parameters that a reads).
+// Whether backward repeat b reads, slice by slice, what forward repeat a saves (or, with params,
+// the parameters that a reads).
 static bool belongs(const Cutting *x, const Call *b, const Call *a, bool params) {
   if (a->count != b->count) return false;
   for (uint32_t i = 0; !params && i < a->nresult; i++)
@@ -265,8 +271,8 @@ static bool read_by_slices(const Cutting *x, Id v, uint32_t forward) {
   return true;
 }
 
-// Slices of anything but parameters, and of values that `from` saves, have no place where a range of
-// them is made.
+// Slices of anything but parameters, and of values that `from` saves, have no place where a range
+// of them is made.
 static bool slices_held_only(const Cutting *x, const Call *c, const Call *from) {
   for (uint32_t i = 0; i < c->narg; i++) {
     if (c->arg[i].mode != ACT_SLICE || is_held(x->c, c->arg[i].value)) continue;
@@ -284,14 +290,16 @@ static bool shares_params(const Cutting *x, uint32_t at) {
   const Call *c = x->stmt[at].call;
   for (uint32_t j = 0; j < x->nforward; j++)
     for (uint32_t i = 0; j != at && x->stmt[j].kind == ST_REPEAT && i < c->narg; i++)
-      if (c->arg[i].mode == ACT_SLICE && is_held(x->c, c->arg[i].value) && slices(x->stmt[j].call, c->arg[i].value))
+      if (c->arg[i].mode == ACT_SLICE && is_held(x->c, c->arg[i].value) &&
+          slices(x->stmt[j].call, c->arg[i].value))
         return true;
   return false;
 }
 
 static bool cuttable(const Cutting *x, uint32_t at) {
   const Stmt *s = &x->stmt[at];
-  if (s->kind != ST_REPEAT || s->call->reverse || s->call->count < 2 || shares_params(x, at)) return false;
+  if (s->kind != ST_REPEAT || s->call->reverse || s->call->count < 2 || shares_params(x, at))
+    return false;
   if (!slices_held_only(x, s->call, NULL)) return false;
   for (uint32_t i = 0; i < s->call->nresult; i++) {
     const Result *r = &s->call->result[i];
@@ -392,8 +400,8 @@ static bool balance(Cutting *x) {
   uint32_t n = number_units(x);
   if (n < x->c->nchunk) {
     diag_error(x->m->src, cut_fn(x->c)->loc,
-               "a pipeline of %u chunks needs as many statements or layers, %s has %u", x->c->nchunk,
-               x->m->name, n);
+               "a pipeline of %u chunks needs as many statements or layers, %s has %u",
+               x->c->nchunk, x->m->name, n);
     return false;
   }
   double *cost = NEWN(x->m->arena, double, n + 1), *cross = NEWN(x->m->arena, double, n + 1);
@@ -431,8 +439,10 @@ static Id numbers(Cut *c, const Call *call, const Range *r, Id loc) {
 }
 
 // Iterations r of the repeat. `carry` holds what the part before hands on, and then what this one
-// does; the last one's results are the repeat's own. `piece[v]` is this range's part of a saved value.
-static void push_part(Cutting *x, const Stmt *s, const Range *r, bool last, Id *carry, Id *piece, Task t) {
+// does; the last one's results are the repeat's own. `piece[v]` is this range's part of a saved
+// value.
+static void push_part(Cutting *x, const Stmt *s, const Range *r, bool last, Id *carry, Id *piece,
+                      Task t) {
   Cut *c = x->c;
   Stmt part = stmt_copy(x->m, s);
   Call *k = part.call;
@@ -443,7 +453,8 @@ static void push_part(Cutting *x, const Stmt *s, const Range *r, bool last, Id *
     if (a->mode == ACT_ITER && r->first) *a = (Actual){ACT_SLICE, numbers(c, k, r, s->loc)};
     else if (a->mode == ACT_CARRY) a->value = carry[nth++];
     else if (a->mode == ACT_SLICE)
-      a->value = is_held(c, a->value) ? held_part(c, a->value, r->first, r->count) : piece[a->value];
+      a->value =
+          is_held(c, a->value) ? held_part(c, a->value, r->first, r->count) : piece[a->value];
   }
   nth = 0;
   for (uint32_t i = 0; i < k->nresult; i++) {
@@ -498,7 +509,8 @@ static void rebuild(Cutting *x) {
 
 static Cutting examine(Cut *c) {
   uint32_t nforward = part_phases(c);
-  Cutting x = {.c = c, .m = c->m, .stmt = cut_fn(c)->stmt.at, .n = cut_fn(c)->stmt.n, .nforward = nforward};
+  Cutting x = {
+      .c = c, .m = c->m, .stmt = cut_fn(c)->stmt.at, .n = cut_fn(c)->stmt.n, .nforward = nforward};
   x.plan = NEWN(c->m->arena, Plan, x.n + 1);
   match_repeats(&x);
   return x;
@@ -515,7 +527,8 @@ bool cut_step(Module *m, Id step, Cut *c) {
 // ---- a function that follows another one's cut
 
 // The part of parameter p that begins with slice `first`, on the first chunk from `chunk` on.
-static bool find_part(const Cut *like, const uint64_t *use, Id p, int64_t first, uint32_t chunk, Range *r) {
+static bool find_part(const Cut *like, const uint64_t *use, Id p, int64_t first, uint32_t chunk,
+                      Range *r) {
   bool found = false;
   for (Id v = 0; v < like->held.n; v++) {
     const Held *h = &like->held.at[v];
@@ -529,16 +542,19 @@ static bool find_part(const Cut *like, const uint64_t *use, Id p, int64_t first,
   return found;
 }
 
-static bool ranges_like(const Cutting *x, uint32_t at, const Cut *like, const uint64_t *use, uint32_t chunk) {
+static bool ranges_like(const Cutting *x, uint32_t at, const Cut *like, const uint64_t *use,
+                        uint32_t chunk) {
   const Call *c = x->stmt[at].call;
   Plan *p = &x->plan[at];
   Id param = NONE;
   for (uint32_t i = 0; i < c->narg && param == NONE; i++)
-    if (c->arg[i].mode == ACT_SLICE && is_held(x->c, c->arg[i].value)) param = x->c->held.at[c->arg[i].value].param;
+    if (c->arg[i].mode == ACT_SLICE && is_held(x->c, c->arg[i].value))
+      param = x->c->held.at[c->arg[i].value].param;
   if (param == NONE) return false;
   for (int64_t layer = 0; layer < c->count;) {
     Range r;
-    if (!find_part(like, use, param, layer, chunk, &r) || layer + r.count > c->count) return p->range.n = 0, false;
+    if (!find_part(like, use, param, layer, chunk, &r) || layer + r.count > c->count)
+      return p->range.n = 0, false;
     PUSH(x->m->arena, p->range, r);
     layer += r.count;
     chunk = r.chunk;
@@ -566,7 +582,8 @@ static void note_earliest(Id v, void *ctx) {
   uint64_t where = 0;
   for (Id u = 0; u < e->like->held.n; u++) {
     const Held *o = &e->like->held.at[u];
-    if (o->param == h->param && !o->grad && o->first == h->first && o->count == h->count) where |= e->use[u];
+    if (o->param == h->param && !o->grad && o->first == h->first && o->count == h->count)
+      where |= e->use[u];
   }
   e->allowed &= where;
 }
@@ -603,7 +620,8 @@ bool cut_eval(Module *m, Id eval, const Cut *like, const uint64_t *use, Cut *c) 
     while (!cut && at < c->nchunk && !(e.allowed >> at & 1)) at++;
     if (at >= c->nchunk) {
       diag_error(m->src, x.stmt[i].loc,
-                 "a pipeline cannot validate this model: a statement reads parameters that no stage has together");
+                 "a pipeline cannot validate this model: a statement reads parameters that no "
+                 "stage has together");
       return false;
     }
     t->chunk = at;

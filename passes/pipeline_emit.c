@@ -1,8 +1,8 @@
 // The functions of the chunks, from a cut function whose statements are placed.
 //
-// A value that another phase or chunk reads leaves by a result and comes in by an argument: `out.X` is
-// sent to the next chunk (by the backward pass: to the one before) where it is `in.X`, and goes on from
-// there if a later one reads it; `slot.X` is kept with the microbatch.
+// A value that another phase or chunk reads leaves by a result and comes in by an argument: `out.X`
+// is sent to the next chunk (by the backward pass: to the one before) where it is `in.X`, and goes
+// on from there if a later one reads it; `slot.X` is kept with the microbatch.
 #include "passes/pipeline.h"
 
 #include <stdlib.h>
@@ -41,10 +41,13 @@ static void note_grad(Id v, void *ctx) {
   Needs *n = ctx;
   if (!is_held(n->c, v)) return;
   for (Id u = 0; u < n->c->held.n; u++)
-    if (!n->c->held.at[u].grad && same_piece(&n->c->held.at[u], &n->c->held.at[v])) n->use[u] |= bit(n->chunk);
+    if (!n->c->held.at[u].grad && same_piece(&n->c->held.at[u], &n->c->held.at[v]))
+      n->use[u] |= bit(n->chunk);
 }
 
-static uint64_t back_needs(const Needs *n, Id v) { return n->need[PHASE_B][v] | n->need[PHASE_W][v]; }
+static uint64_t back_needs(const Needs *n, Id v) {
+  return n->need[PHASE_B][v] | n->need[PHASE_W][v];
+}
 
 static Needs find_needs(Cut *c) {
   Needs n = {.c = c};
@@ -89,7 +92,8 @@ typedef struct Emit {
 static bool passes(const Emit *e, Id v, const char *way) {
   const Task *t = made_by(e->c, v);
   if (!t || t->free || is_held(e->c, v) || is_uniform(e->c, v)) return false;
-  uint64_t below = bit(e->k) - 1, here = bit(e->k), above = ~below & ~here, back = back_needs(e->n, v);
+  uint64_t below = bit(e->k) - 1, here = bit(e->k), above = ~below & ~here;
+  uint64_t back = back_needs(e->n, v);
   bool forward = t->phase == PHASE_F, in = !strcmp(way, "in"), out = !strcmp(way, "out");
   if (e->phase == PHASE_F) {
     // Of the backward pass, chunks from the one that makes it on.
@@ -119,7 +123,8 @@ static Id add(Emit *e, Id like, const char *prefix, Role role) {
 
 static void add_arguments(Emit *e) {
   const Fn *f = cut_fn(e->c);
-  for (uint32_t i = 0; i < e->c->nlead; i++) e->map[f->arg.at[i]] = add(e, f->arg.at[i], NULL, ROLE_IN);
+  for (uint32_t i = 0; i < e->c->nlead; i++)
+    e->map[f->arg.at[i]] = add(e, f->arg.at[i], NULL, ROLE_IN);
   uint32_t n = f->value.n;
   for (Id v = 0; v < n; v++)
     if (passes(e, v, "in")) e->map[v] = add(e, v, "in", ROLE_IN);
@@ -138,7 +143,8 @@ static void add_pieces(Emit *e, bool grads) {
     Id like = NONE, id;
     for (Id v = 0; v < nheld; v++) {
       const Held *o = &e->c->held.at[v];
-      if (like == NONE && o->param == h.param && o->grad == grads) like = v; // for type, shard and place
+      if (like == NONE && o->param == h.param && o->grad == grads)
+        like = v; // for type, shard and place
       if (same_piece(o, &h) && o->grad == grads) like = v;
     }
     CHECK(like != NONE);
@@ -146,7 +152,8 @@ static void add_pieces(Emit *e, bool grads) {
     memcpy(extent, v.extent, sizeof extent);
     if (q->nstack) extent[0] = p->count;
     Str name = grads ? str_printf("grad.%s", q->name) : q->name;
-    id = fn_value(e->m, &e->m->fn.at[e->fn], name, v.type, extent, v.rank, grads ? ROLE_INOUT : ROLE_IN, v.loc);
+    id = fn_value(e->m, &e->m->fn.at[e->fn], name, v.type, extent, v.rank,
+                  grads ? ROLE_INOUT : ROLE_IN, v.loc);
     memcpy(e->m->fn.at[e->fn].value.at[id].shard, v.shard, sizeof v.shard);
     for (Id u = 0; u < nheld; u++)
       if (same_piece(&e->c->held.at[u], &h) && e->c->held.at[u].grad == grads) e->map[u] = id;
@@ -157,7 +164,8 @@ static void need_local(Id v, void *ctx) {
   Emit *e = ctx;
   if (e->map[v] != NONE) return;
   if (is_held(e->c, v)) BUG("%s: a chunk without its parameter", cut_fn(e->c)->value.at[v].name);
-  e->map[v] = add(e, v, passes(e, v, "slot") ? "slot" : passes(e, v, "out") ? "out" : NULL, ROLE_LOCAL);
+  const char *prefix = passes(e, v, "slot") ? "slot" : passes(e, v, "out") ? "out" : NULL;
+  e->map[v] = add(e, v, prefix, ROLE_LOCAL);
 }
 
 typedef struct Take {
@@ -218,7 +226,8 @@ static void add_results(Emit *e) {
   for (Id v = 0; v < n; v++)
     if (passes(e, v, "out")) add_result(e, v, "out");
   if (e->phase != PHASE_F || e->k != e->c->nchunk - 1) return;
-  for (uint32_t i = 0; i < cut_fn(e->c)->result.n; i++) add_result(e, cut_fn(e->c)->result.at[i], NULL);
+  for (uint32_t i = 0; i < cut_fn(e->c)->result.n; i++)
+    add_result(e, cut_fn(e->c)->result.at[i], NULL);
 }
 
 static Id emit(const Needs *n, Phase phase, uint32_t k, Str name) {
@@ -264,10 +273,12 @@ static bool check_shared(const Module *m) {
       for (uint32_t l = 0; l < m->chunk.n; l++)
         for (uint32_t j = 0; j < m->chunk.at[l].piece.n; j++) {
           const Piece *p = &m->chunk.at[k].piece.at[i], *q = &m->chunk.at[l].piece.at[j];
-          bool meet = p->param == q->param && p->first < q->first + q->count && q->first < p->first + p->count;
+          bool meet = p->param == q->param && p->first < q->first + q->count &&
+                      q->first < p->first + p->count;
           if (!meet || (p->first == q->first && p->count == q->count)) continue;
           diag_error(m->src, m->param.at[p->param].loc,
-                     "a pipeline cannot hold `%s` on stages that use different layers of it", m->param.at[p->param].name);
+                     "a pipeline cannot hold `%s` on stages that use different layers of it",
+                     m->param.at[p->param].name);
           return false;
         }
   return true;

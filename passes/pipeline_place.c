@@ -1,16 +1,16 @@
 // Which chunk runs each statement of the backward pass.
 //
-// A value of the forward pass is at hand on the chunks from the one that makes it to the last that reads
-// it. The adjoint of a statement reads what the statement reads, and adjoints made by later chunks: so
-// the last chunk that has all of these at hand is the statement's own, or a later one. A statement that
-// reads or accumulates for a parameter goes to a chunk that has it. Adjoints are sent down from chunk to
-// chunk, as activations are sent up. Where a sum of adjoints has a term that reads what a later chunk
-// made, the forward value is sent down with them.
+// A value of the forward pass is at hand on the chunks from the one that makes it to the last that
+// reads it. The adjoint of a statement reads what the statement reads, and adjoints made by later
+// chunks: so the last chunk that has all of these at hand is the statement's own, or a later one. A
+// statement that reads or accumulates for a parameter goes to a chunk that has it. Adjoints are
+// sent down from chunk to chunk, as activations are sent up. Where a sum of adjoints has a term
+// that reads what a later chunk made, the forward value is sent down with them.
 #include "passes/pipeline.h"
 
 typedef struct Place {
   Cut *c;
-  uint32_t *made; // by value: the chunk that makes it; of an accumulator the first (lowest) that adds
+  uint32_t *made; // by value: the chunk that makes it; of an accumulator the lowest that adds
   uint32_t *last; // by value: the last chunk of the forward pass that reads it
   bool *forward, *backward; // by value: made by that pass
   uint64_t *use; // by value: chunks that have the parameter
@@ -78,7 +78,8 @@ static void set_use(Id v, void *ctx) {
 // Only where a later pass has mixed the adjoints of several layers.
 static bool crossed(const Cut *c, const Stmt *s) {
   diag_error(c->m->src, s->loc,
-             "a pipeline cannot be cut here: the backward pass of a later stage needs what an earlier one makes of it");
+             "a pipeline cannot be cut here: the backward pass of a later stage needs what an "
+             "earlier one makes of it");
   return false;
 }
 
@@ -159,8 +160,8 @@ static void insert_start(Cut *c, uint32_t at, Id to, Id from, Task t) {
   c->task.at[at] = t;
 }
 
-// Where a chunk adds to what a later one has begun, it adds to a value of its own that starts as the
-// other's: the order of additions is that of the uncut function.
+// Where a chunk adds to what a later one has begun, it adds to a value of its own that starts as
+// the other's: the order of additions is that of the uncut function.
 static void part_accumulator(Cut *c, Id v) {
   Rename r = {v, v};
   uint32_t at = UINT32_MAX;
@@ -210,7 +211,8 @@ bool cut_place(Cut *c) {
     stmt_defines(c->m, &cut_fn(c)->stmt.at[i], note_made, &p);
   }
   for (uint32_t i = 0; i < cut_fn(c)->stmt.n; i++)
-    if (!c->task.at[i].free && c->task.at[i].phase == PHASE_B && !place_backward(&p, i)) return false;
+    if (!c->task.at[i].free && c->task.at[i].phase == PHASE_B && !place_backward(&p, i))
+      return false;
   part_accumulators(c);
   return true;
 }

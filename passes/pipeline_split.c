@@ -1,9 +1,10 @@
-// Parts the backward pass of each chunk: what the chunk before waits for, the gradient of the chunk's
-// input, stays in PHASE_B; what only gradients of parameters need goes to PHASE_W (Qi et al. 2023,
-// "Zero bubble pipeline parallelism"). The first chunk, on which nobody waits, has all of it in W.
+// Parts the backward pass of each chunk: what the chunk before waits for, the gradient of the
+// chunk's input, stays in PHASE_B; what only gradients of parameters need goes to PHASE_W (Qi et
+// al. 2023, "Zero bubble pipeline parallelism"). The first chunk, on which nobody waits, has all of
+// it in W.
 //
-// A repeat does both: its function is parted in two. NAME.input has the carried results, and saves for
-// each layer what NAME.weights reads of it.
+// A repeat does both: its function is parted in two. NAME.input has the carried results, and saves
+// for each layer what NAME.weights reads of it.
 #include "passes/pipeline.h"
 
 #include <stdlib.h>
@@ -32,7 +33,8 @@ static void want_below(Marks *x, uint32_t chunk) {
   const Cut *c = x->c;
   for (uint32_t i = 0; i < cut_fn(c)->stmt.n; i++) {
     const Task *t = &c->task.at[i];
-    if (!t->free && t->phase != PHASE_F && t->chunk < chunk) cut_reads(c, &cut_fn(c)->stmt.at[i], want, x);
+    if (!t->free && t->phase != PHASE_F && t->chunk < chunk)
+      cut_reads(c, &cut_fn(c)->stmt.at[i], want, x);
   }
 }
 
@@ -47,11 +49,13 @@ typedef struct Parts {
   bool *cross; // by value: weights reads it, and input makes it, or it is a carried argument
   bool *again; // by statement: it only renames elements, so weights does it again
   VEC(Id) saved; // those values, in order
-  VEC(uint32_t) input_arg, weights_arg; // which of the whole's arguments each has; weights: `saved` after
+  // Which of the whole's arguments each has; weights has `saved` after them.
+  VEC(uint32_t) input_arg, weights_arg;
 } Parts;
 
 static bool renames(const Module *m, const Stmt *s) {
-  if (s->kind != ST_COMP || s->acc || s->red != RED_NONE || !ex_is(m, s->body, OP_READ)) return false;
+  if (s->kind != ST_COMP || s->acc || s->red != RED_NONE || !ex_is(m, s->body, OP_READ))
+    return false;
   for (uint32_t k = 0; k < ex(m, s->body)->narg; k++) {
     Op op = (Op)ex(m, ex_arg(m, s->body, k))->op;
     if (op != OP_INDEX && op != OP_GROUP && op != OP_INT) return false;
@@ -116,7 +120,8 @@ static void make_input(Parts *p, Str name) {
     for (uint32_t r = 0; r < g->result.n; r++) own &= g->result.at[r] != v;
     if (!own) {
       const Value *o = &g->value.at[v];
-      Id copy = fn_value(m, g, str_printf("%s.saved", o->name), o->type, o->extent, o->rank, ROLE_LOCAL, o->loc);
+      Id copy = fn_value(m, g, str_printf("%s.saved", o->name), o->type, o->extent, o->rank,
+                         ROLE_LOCAL, o->loc);
       fn_copy_stmt(m, g, copy, v, g->value.at[copy].loc);
       v = copy;
     }
@@ -207,7 +212,8 @@ static bool part_repeat(Marks *x, Cut *c, Stmt *s, Stmt *rest, Parts **known) {
   if (!p) return false;
   Stmt input = stmt_copy(m, s), weights = stmt_copy(m, s);
   Call *a = input.call, *b = weights.call;
-  *a = *b = (Call){.fn = p->input, .count = call->count, .iter = call->iter, .reverse = call->reverse};
+  *a = *b =
+      (Call){.fn = p->input, .count = call->count, .iter = call->iter, .reverse = call->reverse};
   b->fn = p->weights;
   for (uint32_t i = 0; i < p->input_arg.n; i++) {
     const Actual *from = &call->arg[p->input_arg.at[i]];
@@ -217,7 +223,8 @@ static bool part_repeat(Marks *x, Cut *c, Stmt *s, Stmt *rest, Parts **known) {
     const Actual *from = &call->arg[p->weights_arg.at[i]];
     call_add_arg(m, b, from->mode, from->value);
   }
-  for (uint32_t i = 0; i < call->nresult; i++) call_add_result(m, a, call->result[i].mode, call->result[i].value);
+  for (uint32_t i = 0; i < call->nresult; i++)
+    call_add_result(m, a, call->result[i].mode, call->result[i].value);
   for (uint32_t i = 0; i < p->saved.n; i++) {
     Value v = m->fn.at[p->whole].value.at[p->saved.at[i]];
     Id slice = stacked(c, &v, call->count);
@@ -231,8 +238,8 @@ static bool part_repeat(Marks *x, Cut *c, Stmt *s, Stmt *rest, Parts **known) {
 
 // ---- the cut function
 
-// Marks the chunk's statements that what is wanted depends on; others go to W. A repeat that is marked
-// is parted, its other half put behind it.
+// Marks the chunk's statements that what is wanted depends on; others go to W. A repeat that is
+// marked is parted, its other half put behind it.
 static void split_chunk(Cut *c, uint32_t chunk, Parts **known) {
   Marks x = {c, NEWN(c->m->arena, bool, cut_fn(c)->value.n + 1), false};
   bool *mark = NEWN(c->m->arena, bool, cut_fn(c)->stmt.n + 1);
@@ -280,7 +287,8 @@ static bool check_split(Cut *c) {
     stmt_defines(c->m, s, test_grad, &x);
     if (!x.any) continue;
     diag_error(c->m->src, s->loc,
-               "schedule zb cannot part this into the gradient of its input and those of its parameters; 1f1b does not need to");
+               "schedule zb cannot part this into the gradient of its input and those of its "
+               "parameters; 1f1b does not need to");
     return false;
   }
   return true;

@@ -1,7 +1,8 @@
-// The list scheduler. Time advances from the end of one piece of work to the next. At each such time
-// finished work is noted, then messages go as far as there are buffers for them, then idle stages take
-// the next work. A table's order is the order in which things happened here, so a send and its
-// receive stand at the same place of one common order: that is why no order of blocking can lock.
+// The list scheduler. Time advances from the end of one piece of work to the next. At each such
+// time finished work is noted, then messages go as far as there are buffers for them, then idle
+// stages take the next work. A table's order is the order in which things happened here, so a send
+// and its receive stand at the same place of one common order: that is why no order of blocking can
+// lock.
 #include "runtime/pipeline.h"
 
 #include <stdlib.h>
@@ -9,8 +10,8 @@
 
 const char *const dt_pipe_name[DT_PIPE_KINDS] = {"gpipe", "1f1b", "interleaved", "zb", "forward"};
 
-// Messages that may wait at either end of a boundary between chunks: two, so that one is filled while
-// the other is under way.
+// Messages that may wait at either end of a boundary between chunks: two, so that one is filled
+// while the other is under way.
 enum { BUFFERS = 2 };
 
 // A place in a stage's fixed order of work.
@@ -81,7 +82,9 @@ static int64_t cost(const Sim *x, DtPipeWork w, int chunk) { return x->p->shape.
 static bool sends(const Sim *x, int chunk, int message) {
   return x->P > 1 && (message == DT_PIPE_ACT ? chunk < x->C - 1 : chunk > 0);
 }
-static int next_chunk(int chunk, int message) { return message == DT_PIPE_ACT ? chunk + 1 : chunk - 1; }
+static int next_chunk(int chunk, int message) {
+  return message == DT_PIPE_ACT ? chunk + 1 : chunk - 1;
+}
 // The chunk whose message this one consumes, or -1.
 static int source_chunk(const Sim *x, int chunk, int message) {
   int c = message == DT_PIPE_ACT ? chunk - 1 : chunk + 1;
@@ -174,7 +177,8 @@ static void finish(Sim *x, int s) {
   int c = op->chunk;
   t->busy = false;
   if (op->work != DT_PIPE_W) {
-    int message = op->work == DT_PIPE_F ? DT_PIPE_ACT : DT_PIPE_GRAD, from = source_chunk(x, c, message);
+    int message = op->work == DT_PIPE_F ? DT_PIPE_ACT : DT_PIPE_GRAD;
+    int from = source_chunk(x, c, message);
     if (from >= 0) x->boundary[message][from].used++;
     if (sends(x, c, message)) x->boundary[message][c].made++;
   }
@@ -191,8 +195,16 @@ static void transfer(Sim *x, int chunk, int message) {
   Boundary *b = &x->boundary[message][chunk];
   int to = next_chunk(chunk, message), from_stage = chunk % x->P;
   while (b->sent < b->made && b->sent - b->used < BUFFERS) {
-    DtPipeOp op = {.work = DT_PIPE_SEND, .message = (uint8_t)message, .chunk = chunk, .micro = b->sent++,
-                   .slot = -1, .in = -1, .out = 0, .peer = to % x->P, .start = x->now, .end = x->now};
+    DtPipeOp op = {.work = DT_PIPE_SEND,
+                   .message = (uint8_t)message,
+                   .chunk = chunk,
+                   .micro = b->sent++,
+                   .slot = -1,
+                   .in = -1,
+                   .out = 0,
+                   .peer = to % x->P,
+                   .start = x->now,
+                   .end = x->now};
     append(x, from_stage, op);
     op.work = DT_PIPE_RECV;
     op.in = 0;
@@ -203,10 +215,10 @@ static void transfer(Sim *x, int chunk, int message) {
   }
 }
 
-// F first: a stage keeps as many activations as it may, and the cap alone makes it turn to B. (B first
-// would starve later stages of an interleaved schedule, and of zb.) Of zb, stage s leaves at most s
-// microbatches between B and W, as the hand-written schedule does: W then fills the idle time at the
-// end of later stages, and no slot is held that F waits for.
+// F first: a stage keeps as many activations as it may, and the cap alone makes it turn to B. (B
+// first would starve later stages of an interleaved schedule, and of zb.) Of zb, stage s leaves at
+// most s microbatches between B and W, as the hand-written schedule does: W then fills the idle
+// time at the end of later stages, and no slot is held that F waits for.
 static void take_work(Sim *x, int s) {
   int chunk;
   int32_t micro;
@@ -235,8 +247,8 @@ static void simulate(Sim *x) {
   x->p->length = x->now;
 }
 
-// Work on one chunk and messages of one kind go in the order of microbatches: so what is in use of a
-// pool at one time is an interval, and microbatch m takes number m modulo the pool's size.
+// Work on one chunk and messages of one kind go in the order of microbatches: so what is in use of
+// a pool at one time is an interval, and microbatch m takes number m modulo the pool's size.
 static void number(DtPipe *p) {
   for (int s = 0; s < p->shape.stages; s++)
     for (int64_t i = 0; i < p->stage[s].n; i++) {
@@ -260,7 +272,9 @@ static bool shape_ok(const DtPipeShape *s) {
 static DtPipe *pipe_new(const DtPipeShape *shape) {
   size_t P = (size_t)shape->stages, C = P * (size_t)shape->chunks;
   DtPipe *p = calloc(1, sizeof *p);
-  char *m = p ? calloc(1, P * sizeof(DtPipeStage) + 3 * C * sizeof(int64_t) + (5 * C + P) * sizeof(int32_t)) : NULL;
+  char *m = p ? calloc(1, P * sizeof(DtPipeStage) + 3 * C * sizeof(int64_t) +
+                              (5 * C + P) * sizeof(int32_t))
+              : NULL;
   if (!m) {
     free(p);
     return NULL;
@@ -272,7 +286,8 @@ static DtPipe *pipe_new(const DtPipeShape *shape) {
   int32_t *at = (int32_t *)(costs + 3 * C);
   for (int w = 0; w < DT_PIPE_COMPUTED; w++) {
     int64_t unit = w == DT_PIPE_B && !dt_pipe_splits(shape) ? 2 : 1;
-    for (size_t c = 0; c < C; c++) costs[(size_t)w * C + c] = shape->cost[w] ? shape->cost[w][c] : unit;
+    for (size_t c = 0; c < C; c++)
+      costs[(size_t)w * C + c] = shape->cost[w] ? shape->cost[w][c] : unit;
     p->shape.cost[w] = costs + (size_t)w * C;
   }
   p->slots = at;
@@ -288,7 +303,11 @@ DtPipe *dt_pipe_make(const DtPipeShape *shape) {
   if (!shape_ok(shape)) return NULL;
   DtPipe *p = pipe_new(shape);
   if (!p) return NULL;
-  Sim x = {.p = p, .P = shape->stages, .V = shape->chunks, .C = dt_pipe_chunks(shape), .M = shape->micro};
+  Sim x = {.p = p,
+           .P = shape->stages,
+           .V = shape->chunks,
+           .C = dt_pipe_chunks(shape),
+           .M = shape->micro};
   size_t pieces = (size_t)x.V * (size_t)x.M, C = (size_t)x.C;
   x.stage = calloc((size_t)x.P, sizeof *x.stage);
   x.forward = malloc(2 * pieces * sizeof *x.forward);

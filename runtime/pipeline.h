@@ -6,20 +6,21 @@
 // then W frees the slot. F sends an activation to the next chunk's stage, B a gradient to the one
 // before.
 //
-// All schedules are made by one event-driven list scheduler under a cap on live activations: a stage
-// that is idle takes F if it is ready and the cap allows it, else B, else W. They differ in the cap:
+// All schedules are made by one event-driven list scheduler under a cap on live activations: a
+// stage that is idle takes F if it is ready and the cap allows it, else B, else W. They differ in
+// the cap:
 //   gpipe        none, and no B before the last F (Huang et al. 2019)
 //   1f1b         stage s holds at most P - s activations (PipeDream-Flush, Narayanan et al. 2021)
-//   interleaved  V chunks a stage; stage s holds at most 2 (P - s - 1) + (V - 1) P + 1; microbatches go
-//                in groups of P (the same, section 2.2), of which the last may be smaller
-//   zb           at most P - s microbatches between F and B, and P between F and W (ZB-H1, Qi et al.
-//                2023)
+//   interleaved  V chunks a stage; stage s holds at most 2 (P - s - 1) + (V - 1) P + 1; microbatches
+//                go in groups of P (the same, section 2.2), of which the last may be smaller
+//   zb           at most P - s microbatches between F and B, and P between F and W (ZB-H1, Qi et
+//                al. 2023)
 //   forward      F alone, for validation
-// Each stage runs F, B and W of a chunk in the order of microbatches, so that sums of gradients have
-// the same bits in every schedule.
+// Each stage runs F, B and W of a chunk in the order of microbatches, so that sums of gradients
+// have the same bits in every schedule.
 //
-// The order of sends and receives cannot deadlock, even where a send waits for its receive: they are
-// projections of one order in time on the stages. dt_pipe_check shows that of any table.
+// The order of sends and receives cannot deadlock, even where a send waits for its receive: they
+// are projections of one order in time on the stages. dt_pipe_check shows that of any table.
 #ifndef DTC_RUNTIME_PIPELINE_H
 #define DTC_RUNTIME_PIPELINE_H
 
@@ -40,7 +41,7 @@ typedef struct DtPipeOp {
   uint8_t work; // DtPipeWork
   uint8_t message; // SEND, RECV: DT_PIPE_ACT or DT_PIPE_GRAD
   int32_t chunk; // that computes; SEND, RECV: that made the message
-  int32_t micro; // microbatch
+  int32_t micro;      // microbatch
   int32_t slot; // F, B, W: of the chunk's saved activations
   int32_t in; // F, B: buffer that holds what was received; RECV: that it fills; -1: none
   int32_t out; // F, B: buffer that it fills for a send; SEND: that it empties; -1: none
@@ -56,9 +57,10 @@ typedef struct DtPipeStage {
 
 typedef struct DtPipeShape {
   DtPipeKind kind;
-  int stages, chunks; // P, and V for each stage: 1 but for interleaved; forward has what it validates
-  int32_t micro; // M
-  // By chunk: time of F, B (without split, of both) and W, each at least 1; NULL: F 1, B 2 (zb: 1), W 1.
+  int stages, chunks; // P; V: 1 but for interleaved, and forward has what it validates
+  int32_t micro;      // M
+  // By chunk: time of F, B (without split, of both) and W, each at least 1; NULL: F 1, B 2 (zb: 1),
+  // W 1.
   const int64_t *cost[DT_PIPE_COMPUTED];
 } DtPipeShape;
 
@@ -66,7 +68,8 @@ typedef struct DtPipe {
   DtPipeShape shape; // cost: of the table's own
   DtPipeStage *stage; // P of them
   int32_t *slots; // by chunk: how many it needs
-  int32_t *in[DT_PIPE_MESSAGES], *out[DT_PIPE_MESSAGES]; // by chunk: buffers for what it receives, sends
+  // By chunk: buffers for what it receives, and for what it sends.
+  int32_t *in[DT_PIPE_MESSAGES], *out[DT_PIPE_MESSAGES];
   int32_t *held; // by stage: most activations alive at one time
   int64_t length; // from the first piece of work to the end of the last
   void *memory;
@@ -87,17 +90,18 @@ typedef struct DtPipeBubble {
 } DtPipeBubble;
 DtPipeBubble dt_pipe_bubble(const DtPipe *p);
 
-// Runs the table with sends that wait for their receives: every message meets its receive in the same
-// order on both sides, nothing waits for ever, each chunk does each microbatch once and in order, on
-// what it needs, and no slot or buffer is filled while it is in use. False with a message that names
-// the two ranks and operations; stage s is rank `first + stride * s`.
+// Runs the table with sends that wait for their receives: every message meets its receive in the
+// same order on both sides, nothing waits for ever, each chunk does each microbatch once and in
+// order, on what it needs, and no slot or buffer is filled while it is in use. False with a message
+// that names the two ranks and operations; stage s is rank `first + stride * s`.
 bool dt_pipe_check(const DtPipe *p, int first, int stride, char *message, size_t size);
 
-// "1f1b", "interleaved:4"; false where it is neither. V is 1 but for interleaved, 2 where it does not
-// say.
+// "1f1b", "interleaved:4"; false where it is neither. V is 1 but for interleaved, 2 where it does
+// not say.
 bool dt_pipe_parse(const char *text, DtPipeKind *kind, int *chunks);
 
-// The timeline as text, one line a stage, `columns` wide at most; with its bubble. In malloc's memory.
+// The timeline as text, one line a stage, `columns` wide at most; with its bubble. In malloc's
+// memory.
 char *dt_pipe_draw(const DtPipe *p, int columns);
 
 #endif

@@ -20,19 +20,21 @@ typedef struct {
   size_t size;
 } Check;
 
-static const char *const work_name[] = {"forward", "backward", "weight gradients", "send", "receive"};
+static const char *const work_name[] = {"forward", "backward", "weight gradients", "send",
+                                        "receive"};
 static const char *const message_name[] = {"activation", "gradient"};
 
 static int rank_of(const Check *x, int stage) { return x->first + x->stride * stage; }
 
 static void describe(const Check *x, int stage, const DtPipeOp *op, char *text, size_t size) {
   if (op->work < DT_PIPE_COMPUTED)
-    snprintf(text, size, "rank %d (stage %d), %s of chunk %d, microbatch %d", rank_of(x, stage), stage,
-             work_name[op->work], op->chunk, op->micro);
+    snprintf(text, size, "rank %d (stage %d), %s of chunk %d, microbatch %d", rank_of(x, stage),
+             stage, work_name[op->work], op->chunk, op->micro);
   else
-    snprintf(text, size, "rank %d (stage %d), %s of the %s of chunk %d, microbatch %d %s rank %d (stage %d)",
-             rank_of(x, stage), stage, work_name[op->work], message_name[op->message], op->chunk, op->micro,
-             op->work == DT_PIPE_SEND ? "to" : "from", rank_of(x, op->peer), op->peer);
+    snprintf(text, size,
+             "rank %d (stage %d), %s of the %s of chunk %d, microbatch %d %s rank %d (stage %d)",
+             rank_of(x, stage), stage, work_name[op->work], message_name[op->message], op->chunk,
+             op->micro, op->work == DT_PIPE_SEND ? "to" : "from", rank_of(x, op->peer), op->peer);
 }
 
 static bool fail(Check *x, int stage, const DtPipeOp *op, const char *what) {
@@ -42,7 +44,8 @@ static bool fail(Check *x, int stage, const DtPipeOp *op, const char *what) {
   return false;
 }
 
-static bool fail_two(Check *x, int s, const DtPipeOp *a, int t, const DtPipeOp *b, const char *what) {
+static bool fail_two(Check *x, int s, const DtPipeOp *a, int t, const DtPipeOp *b,
+                     const char *what) {
   char one[200], two[200];
   describe(x, s, a, one, sizeof one);
   if (b) describe(x, t, b, two, sizeof two);
@@ -61,11 +64,14 @@ static int32_t *pool(int32_t *of, const int32_t *base, int chunk, int32_t i) {
 }
 
 // The buffer that the work reads and the one that it fills; NULL where it has none.
-static bool boundary_buffers(Check *x, int s, const DtPipeOp *op, int message, bool gets, bool gives) {
+static bool boundary_buffers(Check *x, int s, const DtPipeOp *op, int message, bool gets,
+                             bool gives) {
   int32_t *in = pool(x->in[message], x->in_base[message], op->chunk, op->in);
   int32_t *out = pool(x->out[message], x->out_base[message], op->chunk, op->out);
-  if (gets && (!in || *in != op->micro)) return fail(x, s, op, "what it needs has not been received");
-  if (gives && (!out || *out != IDLE)) return fail(x, s, op, "the buffer that it fills is waiting to be sent");
+  if (gets && (!in || *in != op->micro))
+    return fail(x, s, op, "what it needs has not been received");
+  if (gives && (!out || *out != IDLE))
+    return fail(x, s, op, "the buffer that it fills is waiting to be sent");
   if (gets) *in = IDLE;
   if (gives) *out = op->micro;
   return true;
@@ -79,12 +85,16 @@ static bool compute(Check *x, int s, const DtPipeOp *op) {
   int32_t *slot = pool(x->slot, x->slot_base, c, op->slot);
   if (!slot) return fail(x, s, op, "no such slot");
   if (op->work == DT_PIPE_F ? *slot != IDLE : *slot != m)
-    return fail(x, s, op, op->work == DT_PIPE_F ? "its slot is in use" : "its slot holds something else");
-  if (op->work == DT_PIPE_W && x->done[DT_PIPE_B][c] <= m) return fail(x, s, op, "before its backward");
+    return fail(x, s, op,
+                op->work == DT_PIPE_F ? "its slot is in use" : "its slot holds something else");
+  if (op->work == DT_PIPE_W && x->done[DT_PIPE_B][c] <= m)
+    return fail(x, s, op, "before its backward");
   bool first = c == 0, last = c == x->C - 1, alone = x->P == 1;
-  if (op->work == DT_PIPE_F && !boundary_buffers(x, s, op, DT_PIPE_ACT, !first && !alone, !last && !alone))
+  if (op->work == DT_PIPE_F &&
+      !boundary_buffers(x, s, op, DT_PIPE_ACT, !first && !alone, !last && !alone))
     return false;
-  if (op->work == DT_PIPE_B && !boundary_buffers(x, s, op, DT_PIPE_GRAD, !last && !alone, !first && !alone))
+  if (op->work == DT_PIPE_B &&
+      !boundary_buffers(x, s, op, DT_PIPE_GRAD, !last && !alone, !first && !alone))
     return false;
   if (op->work == DT_PIPE_F && !only) *slot = m;
   if (op->work == (splits ? DT_PIPE_W : DT_PIPE_B)) *slot = IDLE;
@@ -119,10 +129,13 @@ static bool advance(Check *x, int s, bool *moved) {
     }
     if (op->peer < 0 || op->peer >= x->P || op->peer == s) return fail(x, s, op, "no such stage");
     const DtPipeOp *other = head(x, op->peer);
-    bool meets = other && other->work >= DT_PIPE_COMPUTED && other->work != op->work && other->peer == s;
+    bool meets =
+        other && other->work >= DT_PIPE_COMPUTED && other->work != op->work && other->peer == s;
     if (!meets) return true;
-    if (!same_message(op, other)) return fail_two(x, s, op, op->peer, other, "two ranks differ in what comes next");
-    const DtPipeOp *send = op->work == DT_PIPE_SEND ? op : other, *recv = op->work == DT_PIPE_SEND ? other : op;
+    if (!same_message(op, other))
+      return fail_two(x, s, op, op->peer, other, "two ranks differ in what comes next");
+    const DtPipeOp *send = op->work == DT_PIPE_SEND ? op : other,
+                   *recv = op->work == DT_PIPE_SEND ? other : op;
     if (!exchange(x, recv->peer, send, recv)) return false;
     x->at[s]++;
     x->at[op->peer]++;
@@ -137,7 +150,8 @@ static bool explain(Check *x) {
   if (s == x->P) return true;
   for (int steps = 0; steps <= x->P; steps++) { // once around from anywhere ends on the circle
     const DtPipeOp *op = head(x, s);
-    if (!head(x, op->peer)) return fail_two(x, s, op, op->peer, NULL, "a message without its other end");
+    if (!head(x, op->peer))
+      return fail_two(x, s, op, op->peer, NULL, "a message without its other end");
     s = op->peer;
   }
   const DtPipeOp *op = head(x, s);
@@ -149,7 +163,8 @@ static bool everything_done(Check *x) {
   for (int k = 0; k < kinds; k++)
     for (int c = 0; c < x->C; c++) {
       if (x->done[k][c] == x->p->shape.micro) continue;
-      snprintf(x->message, x->size, "rank %d (stage %d): %s of chunk %d is done for %d of %d microbatches",
+      snprintf(x->message, x->size,
+               "rank %d (stage %d): %s of chunk %d is done for %d of %d microbatches",
                rank_of(x, c % x->P), c % x->P, work_name[k], c, x->done[k][c], x->p->shape.micro);
       return false;
     }

@@ -49,7 +49,8 @@ static int64_t shortest(const DtPipe *p) {
 static int width(const DtPipe *p, int columns) {
   DtPipeOp widest = {.work = DT_PIPE_F, .micro = p->shape.micro - 1};
   char text[32];
-  double want = (double)p->length / (double)shortest(p) * (label(p, &widest, text, sizeof text) + 1);
+  double want =
+      (double)p->length / (double)shortest(p) * (label(p, &widest, text, sizeof text) + 1);
   return want < columns ? (int)(want + 0.5) : columns;
 }
 
@@ -65,7 +66,8 @@ static void draw_stage(const DtPipe *p, int s, int w, char *line) {
     const DtPipeOp *op = &p->stage[s].op[i];
     if (op->work >= DT_PIPE_COMPUTED) continue;
     char text[32];
-    int from = column(p, op->start, w), to = column(p, op->end, w), n = label(p, op, text, sizeof text);
+    int from = column(p, op->start, w), to = column(p, op->end, w),
+        n = label(p, op, text, sizeof text);
     for (int c = from; c < to; c++) line[c] = c - from < n ? text[c - from] : '-';
     if (n > to - from && to > from) line[from] = text[0];
     if (to - from > 1) line[to - 1] = ' ';

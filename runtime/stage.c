@@ -46,7 +46,8 @@ static int number_all(DtStages *s, const DtProgram *p, DtError *e) {
   for (int k = 0; k < s->n; k++) number(s, p, k, base);
   free(base);
   for (int64_t i = 0; i < s->ninstance; i++)
-    if (s->home[i].stage < 0) return dt_fail(e, DT_EXIT_BUG, "no stage holds tensor %lld", (long long)i);
+    if (s->home[i].stage < 0)
+      return dt_fail(e, DT_EXIT_BUG, "no stage holds tensor %lld", (long long)i);
   return 0;
 }
 
@@ -73,7 +74,8 @@ static bool same(const Held *a, const Held *b) {
   return a->what.param == b->what.param && a->what.first == b->what.first;
 }
 
-static int add_tie(DtStages *s, const DtProgram *p, const Held *list, int n, int first, DtError *e) {
+static int add_tie(DtStages *s, const DtProgram *p, const Held *list, int n, int first,
+                   DtError *e) {
   DtTie t = {.name = p->param[list[first].what.param].name};
   for (int i = 0; i < first; i++)
     if (same(&list[i], &list[first])) return 0;

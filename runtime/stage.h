@@ -1,10 +1,10 @@
-// A pipeline's stages: what each of them holds of the parameters, and who answers for what. Without a
-// pipeline there is one stage, the program itself.
+// A pipeline's stages: what each of them holds of the parameters, and who answers for what. Without
+// a pipeline there is one stage, the program itself.
 //
 // An instance of the model is one tensor of a weights file, numbered in the order of files; a stage
-// has some of them. Where several stages have the same, as those do that begin with an embedding and
-// end with a head tied to it, each keeps it and steps it alike: gradients are summed over them, in the
-// order of stages, once a step. The first of them answers for it in the norm and in files.
+// has some of them. Where several stages have the same, as those do that begin with an embedding
+// and end with a head tied to it, each keeps it and steps it alike: gradients are summed over them,
+// in the order of stages, once a step. The first of them answers for it in the norm and in files.
 #ifndef DTC_RUNTIME_STAGE_H
 #define DTC_RUNTIME_STAGE_H
 

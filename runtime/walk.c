@@ -1,7 +1,7 @@
-// Communication is posted where the table has it and waited for where it is needed: what is received
-// before it is computed with, what is sent before its buffer is filled again. The table's order is one
-// that cannot lock even if every operation blocked, and all ranks of a stage post the same ones, with
-// what they exchange among themselves between.
+// Communication is posted where the table has it and waited for where it is needed: what is
+// received before it is computed with, what is sent before its buffer is filled again. The table's
+// order is one that cannot lock even if every operation blocked, and all ranks of a stage post the
+// same ones, with what they exchange among themselves between.
 #include "runtime/walk.h"
 
 #include "runtime/launch.h"
@@ -44,7 +44,8 @@ static void place_all(DtRoute *r, const DtProgram *p, int stage, bool eval) {
   }
 }
 
-static int open_route(DtRoute *r, const DtProgram *p, int stage, int64_t micro, bool eval, DtError *e) {
+static int open_route(DtRoute *r, const DtProgram *p, int stage, int64_t micro, bool eval,
+                      DtError *e) {
   size_t C = (size_t)p->nchunk;
   static const int part[DT_PIPE_COMPUTED] = {DT_FORWARD, DT_BACKWARD, DT_WEIGHTS};
   if (micro < 1) return 0;
@@ -73,7 +74,9 @@ static int open_route(DtRoute *r, const DtProgram *p, int stage, int64_t micro, 
     s.cost[w] = cost;
   }
   r->pipe = dt_pipe_make(&s);
-  if (!r->pipe) return dt_fail(e, DT_EXIT_OS, "no memory for the schedule of %lld microbatches", (long long)micro);
+  if (!r->pipe)
+    return dt_fail(e, DT_EXIT_OS, "no memory for the schedule of %lld microbatches",
+                   (long long)micro);
   char why[600];
   int stride = dt_world.size / p->pp > 0 ? dt_world.size / p->pp : 1;
   if (!dt_pipe_check(r->pipe, dt_world.rank % stride, stride, why, sizeof why))
@@ -82,7 +85,8 @@ static int open_route(DtRoute *r, const DtProgram *p, int stage, int64_t micro, 
   return 0;
 }
 
-int dt_walk_open(DtWalk *w, const DtProgram *p, int stage, int64_t train, int64_t eval, DtError *e) {
+int dt_walk_open(DtWalk *w, const DtProgram *p, int stage, int64_t train, int64_t eval,
+                 DtError *e) {
   *w = (DtWalk){.group = eval < EVAL_GROUP ? eval : EVAL_GROUP};
   w->groups = w->group ? eval / w->group : 0;
   w->rest = w->group ? eval % w->group : 0;
@@ -145,10 +149,11 @@ static void exchange(Walk *w, const DtPipeOp *op) {
   if (!bytes) return;
   if (op->work == DT_PIPE_SEND)
     *ticket(w->route->gone, message, op->chunk, op->out) =
-        dt_send(g, op->peer, DT_TYPE_I32, in_pool(w, w->route->out[message], op->chunk, bytes, op->out), n, note);
+        dt_send(g, op->peer, DT_TYPE_I32,
+                in_pool(w, w->route->out[message], op->chunk, bytes, op->out), n, note);
   else
-    *ticket(w->route->arrived, message, to, op->in) =
-        dt_recv(g, op->peer, DT_TYPE_I32, in_pool(w, w->route->in[message], to, bytes, op->in), n, note);
+    *ticket(w->route->arrived, message, to, op->in) = dt_recv(
+        g, op->peer, DT_TYPE_I32, in_pool(w, w->route->in[message], to, bytes, op->in), n, note);
 }
 
 static int part_of(const Walk *w, const DtPipeOp *op) {
@@ -169,11 +174,13 @@ static void prepare_call(Walk *w, const DtPipeOp *op, const DtPipeChunk *c) {
   w->call.in = w->call.send = NULL;
   if (op->in >= 0) {
     wait_for(ticket(w->route->arrived, message, op->chunk, op->in));
-    w->call.in = in_pool(w, w->route->in[message], op->chunk, received(p, w->eval, message, op->chunk), op->in);
+    w->call.in = in_pool(w, w->route->in[message], op->chunk,
+                         received(p, w->eval, message, op->chunk), op->in);
   }
   if (op->out >= 0) {
     wait_for(ticket(w->route->gone, message, op->chunk, op->out));
-    w->call.send = in_pool(w, w->route->out[message], op->chunk, sent(p, w->eval, message, op->chunk), op->out);
+    w->call.send = in_pool(w, w->route->out[message], op->chunk,
+                           sent(p, w->eval, message, op->chunk), op->out);
   }
 }
 
@@ -192,7 +199,9 @@ static int compute(Walk *w, const DtPipeOp *op, DtError *e) {
   w->call.out = out;
   dt_trace_begin(name[part]);
   if (w->eval || !makes_gradients(c, part)) dt_zero_begin(&r->zero, &w->call);
-  else dt_zero_begin_step(&r->zero, &w->call, op->micro == 0, op->micro == w->route->pipe->shape.micro - 1);
+  else
+    dt_zero_begin_step(&r->zero, &w->call, op->micro == 0,
+                       op->micro == w->route->pipe->shape.micro - 1);
   c->run[part](&w->call);
   if (!w->eval && makes_gradients(c, part) && r->zero.cut.each) {
     DtRange units = dt_zero_units_of(&r->zero, c->param, c->nparam);
@@ -214,7 +223,12 @@ static void settle(Walk *w) {
 }
 
 int dt_walk(DtRun *r, int route, int64_t from, const DtWalkJob *job, DtError *e) {
-  Walk w = {.r = r, .route = &r->walk.route[route], .job = job, .from = from, .loaded = -1, .eval = !job->training};
+  Walk w = {.r = r,
+            .route = &r->walk.route[route],
+            .job = job,
+            .from = from,
+            .loaded = -1,
+            .eval = !job->training};
   const DtPipeStage *s = &w.route->pipe->stage[dt_world.coord[DT_AXIS_PP]];
   w.call = (DtCall){.batch = (int32_t)job->count,
                     .total = job->total,
@@ -290,7 +304,8 @@ static void follow(DtRun *r, const DtTie *t, const DtGroup *g, int me) {
       char *at = part_at(r, &t->holder[i], &n);
       if (!n) continue;
       int leader = t->holder[0].stage;
-      dt_wait(back ? dt_recv(g, leader, r->p->type, at, n, note) : dt_send(g, leader, r->p->type, at, n, note));
+      dt_wait(back ? dt_recv(g, leader, r->p->type, at, n, note)
+                   : dt_send(g, leader, r->p->type, at, n, note));
     }
 }
 

@@ -1,5 +1,5 @@
-// Runs a pipeline's schedule: the microbatches of a batch through this rank's chunks, with what comes
-// from the stages beside it and goes to them.
+// Runs a pipeline's schedule: the microbatches of a batch through this rank's chunks, with what
+// comes from the stages beside it and goes to them.
 #ifndef DTC_RUNTIME_WALK_H
 #define DTC_RUNTIME_WALK_H
 
@@ -12,9 +12,10 @@ struct DtRun;
 // A table, and where its slots and messages lie in the walk's memory.
 typedef struct DtRoute {
   DtPipe *pipe;
-  int64_t *slot, *in[DT_PIPE_MESSAGES], *out[DT_PIPE_MESSAGES]; // by chunk: bytes to the first; -1: not here
+  // By chunk, if it is this stage's: bytes to the first slot, buffer.
+  int64_t *slot, *in[DT_PIPE_MESSAGES], *out[DT_PIPE_MESSAGES];
   int64_t bytes;
-  DtTicket *arrived[DT_PIPE_MESSAGES], *gone[DT_PIPE_MESSAGES]; // by chunk and buffer (BUFFERS of them)
+  DtTicket *arrived[DT_PIPE_MESSAGES], *gone[DT_PIPE_MESSAGES]; // by chunk and buffer
 } DtRoute;
 
 enum { DT_WALK_TRAIN, DT_WALK_EVAL, DT_WALK_REST, DT_WALKS };
@@ -24,8 +25,8 @@ typedef struct DtWalk {
   char *memory, *tied; // dt_walk_bytes; a gradient that other stages hold too
 } DtWalk;
 
-// Makes the tables for `train` and `eval` microbatches a rank (0: none) and proves that they run. 70
-// with what is wrong where one does not; 71.
+// Makes the tables for `train` and `eval` microbatches a rank (0: none) and proves that they run.
+// 70 with what is wrong where one does not; 71.
 int dt_walk_open(DtWalk *w, const DtProgram *p, int stage, int64_t train, int64_t eval, DtError *e);
 void dt_walk_close(DtWalk *w);
 int64_t dt_walk_bytes(const DtWalk *w);
@@ -44,8 +45,8 @@ typedef struct DtWalkJob {
   double *sum; // results are added to it, in the order of microbatches; by the last stage alone
 } DtWalkJob;
 
-// Microbatches [from, from + those of the route) of the rank's. A step's gradients are not yet reduced
-// (dt_zero_finish), nor summed over stages (dt_walk_tie).
+// Microbatches [from, from + those of the route) of the rank's. A step's gradients are not yet
+// reduced (dt_zero_finish), nor summed over stages (dt_walk_tie).
 int dt_walk(struct DtRun *r, int route, int64_t from, const DtWalkJob *job, DtError *e);
 
 // Gradients that several stages hold become their sum, in the order of stages. By all ranks.

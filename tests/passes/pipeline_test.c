@@ -1,7 +1,7 @@
 // For every model of tests/passes/pipeline: the chunks that pass pipeline makes, run one after the
-// other in the interpreter, compute what the step and eval did, in every cut. Two microbatches are run, so
-// that gradients add up. What one chunk alone holds is equal to the last bit; the gradients of a
-// parameter that several hold add up to the uncut one's.
+// other in the interpreter, compute what the step and eval did, in every cut. Two microbatches are
+// run, so that gradients add up. What one chunk alone holds is equal to the last bit; the gradients
+// of a parameter that several hold add up to the uncut one's.
 #include <math.h>
 #include <stdlib.h>
 
@@ -18,7 +18,8 @@ static int failures;
 
 static Module *compile(Arena *a, const char *path) {
   Str define = str_intern("train.precision=fp64");
-  FrontendOptions o = {.path = path, .stdlib = str_intern(SOURCE_DIR "/stdlib"), .define = &define, .ndefine = 1};
+  FrontendOptions o = {
+      .path = path, .stdlib = str_intern(SOURCE_DIR "/stdlib"), .define = &define, .ndefine = 1};
   Sources *s = sources_new(a);
   s->out = stdout;
   Module *m = frontend_compile(a, s, &o);
@@ -97,7 +98,9 @@ static void make_pieces(Run *r) {
   }
 }
 
-static bool has_prefix(Str name, const char *prefix) { return !strncmp(name, prefix, strlen(prefix)); }
+static bool has_prefix(Str name, const char *prefix) {
+  return !strncmp(name, prefix, strlen(prefix));
+}
 
 static Tensor *kept(Run *r, uint32_t chunk, Str name) {
   for (uint32_t i = 0; i < r->kept[chunk].n; i++)
@@ -120,7 +123,8 @@ static bool run_chunk(Run *r, uint32_t chunk, ChunkPart part) {
     else arg[n] = kept(r, chunk, name);
     if (!arg[n]) return printf("%s: chunk %u: nobody sends %s\n", r->what, chunk, name), false;
   }
-  if (part != CHUNK_WEIGHTS && nin != r->sent.n) return printf("%s: chunk %u gets too much\n", r->what, chunk), false;
+  if (part != CHUNK_WEIGHTS && nin != r->sent.n)
+    return printf("%s: chunk %u gets too much\n", r->what, chunk), false;
   for (uint32_t i = 0; i < np; i++) arg[n++] = r->param[chunk][i];
   for (uint32_t i = 0; grads && i < np; i++) arg[n++] = r->grad[chunk][i];
   if (!run_fn(r->cut, c->fn[part], arg, result, NULL)) return printf("%s\n", r->what), false;
@@ -178,7 +182,8 @@ static void compare_gradients(const Run *r) {
         }
       double bound = holders > 1 ? 1e-12 * (fabs(want->real[e]) + 1) : 0;
       if (!holders) complain(r, "nobody holds it", want->real[e], NAN);
-      if (!(fabs(sum - want->real[e]) <= bound)) return complain(r, m->param.at[p].name, want->real[e], sum);
+      if (!(fabs(sum - want->real[e]) <= bound))
+        return complain(r, m->param.at[p].name, want->real[e], sum);
     }
   }
 }
@@ -202,7 +207,8 @@ static bool compare(Run *r) {
   while (f->value.at[f->arg.at[r->nlead]].name != m->param.at[0].name) r->nlead++;
   for (uint32_t i = r->nlead; i < f->arg.n; i++) {
     r->arg[i] = random_arg(m, f, i, &rng);
-    if (i >= r->nlead + m->param.n) memset(r->arg[i]->real, 0, (size_t)tensor_count(r->arg[i]) * sizeof(double));
+    if (i >= r->nlead + m->param.n)
+      memset(r->arg[i]->real, 0, (size_t)tensor_count(r->arg[i]) * sizeof(double));
   }
   make_pieces(r);
   bool ok = true;
@@ -228,7 +234,9 @@ static bool round_trip(Arena *a, const Module *m, const char *what) {
   ir_print(m, &one);
   Sources *s = sources_new(a);
   s->out = stdout;
-  Module *copy = ok ? ir_parse(a, s, str_intern("printed.ir"), arena_copy(a, one.text, one.n + 1), one.n) : NULL;
+  Module *copy =
+      ok ? ir_parse(a, s, str_intern("printed.ir"), arena_copy(a, one.text, one.n + 1), one.n)
+         : NULL;
   if (copy) ir_print(copy, &two);
   ok = copy && one.n == two.n && !memcmp(one.text, two.text, one.n);
   if (!ok) printf("%s: the chunks are no program: %s\n", what, why.n ? why.text : "");
@@ -242,14 +250,16 @@ static void check(const char *path, uint32_t stages, uint32_t chunks, bool split
   Arena *a = arena_new();
   Module *whole = compile(a, path), *cut = compile(a, path);
   char what[400];
-  snprintf(what, sizeof what, "%s, %u stages of %u%s", path, stages, chunks, split ? ", split" : "");
+  snprintf(what, sizeof what, "%s, %u stages of %u%s", path, stages, chunks,
+           split ? ", split" : "");
   if (!whole || !cut) exit(1);
   cut->stages = stages;
   cut->chunks = chunks;
   cut->split = split;
   cut->schedule = str_intern("any");
   Run r = {.what = what, .whole = whole, .cut = cut};
-  bool ok = pass_pipeline(cut) && cut->chunk.n == stages * chunks && round_trip(a, cut, what) && compare(&r);
+  bool ok = pass_pipeline(cut) && cut->chunk.n == stages * chunks && round_trip(a, cut, what) &&
+            compare(&r);
   if (!ok) failures++, printf("%s: failed\n", what);
   arena_free(a);
 }

@@ -1,5 +1,6 @@
-// Every schedule for up to 8 stages and 20 microbatches: it runs without waiting for ever, its length is
-// the known one, and it keeps within its memory. Tables with a planted fault are refused by name.
+// Every schedule for up to 8 stages and 20 microbatches: it runs without waiting for ever, its
+// length is the known one, and it keeps within its memory. Tables with a planted fault are refused
+// by name.
 #include "runtime/pipeline.h"
 #include "support/check.h"
 
@@ -65,7 +66,8 @@ static void check_all(void) {
 static void check_bubble(void) {
   for (int P = 1; P <= 8; P++)
     for (int M = 1; M <= 20; M++) {
-      DtPipe *p = dt_pipe_make(&(DtPipeShape){.kind = DT_PIPE_1F1B, .stages = P, .chunks = 1, .micro = M});
+      DtPipe *p =
+          dt_pipe_make(&(DtPipeShape){.kind = DT_PIPE_1F1B, .stages = P, .chunks = 1, .micro = M});
       CHECK(p);
       if (!p) return;
       DtPipeBubble b = dt_pipe_bubble(p);
@@ -83,8 +85,11 @@ static void check_uneven(void) {
       random = random * 6364136223846793005u + 1442695040888963407u;
       cost[i / 32][i % 32] = 1 + (int64_t)(random >> 33) % (round % 3 ? 20 : 1000);
     }
-    DtPipeShape s = {.kind = (DtPipeKind)(round % DT_PIPE_KINDS), .stages = 1 + round % 8, .chunks = 1,
-                     .micro = 1 + round % 23, .cost = {cost[0], cost[1], cost[2]}};
+    DtPipeShape s = {.kind = (DtPipeKind)(round % DT_PIPE_KINDS),
+                     .stages = 1 + round % 8,
+                     .chunks = 1,
+                     .micro = 1 + round % 23,
+                     .cost = {cost[0], cost[1], cost[2]}};
     if (s.stages > 1 && (s.kind == DT_PIPE_INTERLEAVED || s.kind == DT_PIPE_FORWARD))
       s.chunks = 1 + round / 8 % 4;
     DtPipe *p = dt_pipe_make(&s);
@@ -136,8 +141,10 @@ static void check_faults(void) {
           "rank 6 (stage 1), receive of the activation of chunk 0, microbatch 1 from rank 2");
   p = sample(DT_PIPE_FORWARD); // the last send left out
   drop(p, 0, find(p, 0, DT_PIPE_SEND, 4));
-  refused(p, "without its other end: rank 6 (stage 1), receive of the activation of chunk 0, microbatch 4",
-          "rank 2 (stage 0), which has finished");
+  refused(
+      p,
+      "without its other end: rank 6 (stage 1), receive of the activation of chunk 0, microbatch 4",
+      "rank 2 (stage 0), which has finished");
   p = sample(DT_PIPE_GPIPE); // a send left out: the next microbatch finds its buffer full
   drop(p, 0, find(p, 0, DT_PIPE_SEND, 1));
   refused(p, "rank 2 (stage 0), forward of chunk 0, microbatch 2", "waiting to be sent");
@@ -154,7 +161,8 @@ static void check_faults(void) {
   refused(p, "rank", "stage 1");
   p = sample(DT_PIPE_ZB); // weight gradients out of order
   swap(p, 1, find(p, 1, DT_PIPE_W, 0), find(p, 1, DT_PIPE_W, 1));
-  refused(p, "rank 6 (stage 1), weight gradients of chunk 1, microbatch 1", "order of microbatches");
+  refused(p, "rank 6 (stage 1), weight gradients of chunk 1, microbatch 1",
+          "order of microbatches");
   p = sample(DT_PIPE_1F1B); // one slot too few
   p->stage[0].op[find(p, 0, DT_PIPE_F, 1)].slot = 0;
   refused(p, "forward of chunk 0, microbatch 1", "its slot is in use");
@@ -171,13 +179,16 @@ static void check_parse(void) {
   int chunks;
   CHECK(dt_pipe_parse("1f1b", &kind, &chunks) && kind == DT_PIPE_1F1B && chunks == 1);
   CHECK(dt_pipe_parse("interleaved", &kind, &chunks) && kind == DT_PIPE_INTERLEAVED && chunks == 2);
-  CHECK(dt_pipe_parse("interleaved:3", &kind, &chunks) && kind == DT_PIPE_INTERLEAVED && chunks == 3);
-  CHECK(!dt_pipe_parse("interleaved:", &kind, &chunks) && !dt_pipe_parse("interleaved:0", &kind, &chunks));
+  CHECK(dt_pipe_parse("interleaved:3", &kind, &chunks) && kind == DT_PIPE_INTERLEAVED &&
+        chunks == 3);
+  CHECK(!dt_pipe_parse("interleaved:", &kind, &chunks) &&
+        !dt_pipe_parse("interleaved:0", &kind, &chunks));
   CHECK(!dt_pipe_parse("forward", &kind, &chunks) && !dt_pipe_parse("1f1b:2", &kind, &chunks));
 }
 
 static void check_drawing(void) {
-  DtPipe *p = dt_pipe_make(&(DtPipeShape){.kind = DT_PIPE_1F1B, .stages = 2, .chunks = 1, .micro = 3});
+  DtPipe *p =
+      dt_pipe_make(&(DtPipeShape){.kind = DT_PIPE_1F1B, .stages = 2, .chunks = 1, .micro = 3});
   char *drawn = p ? dt_pipe_draw(p, 200) : NULL;
   CHECK(drawn);
   if (drawn) {
