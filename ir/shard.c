@@ -63,9 +63,11 @@ bool shard_value_ok(const Module *m, const Value *v, Buf *why) {
       return refuse(why, "axis %s: `%s` is split along dimension %u of %u", axis, v->name, s.dim,
                     v->rank);
     if (!shard_deals(v->extent[s.dim], s.block, m->axis.at[i].size))
-      return refuse(why, "axis %s: blocks of %lld do not deal out dimension %u of `%s`, %lld, to %lld "
-                    "ranks", axis, (long long)s.block, s.dim, v->name,
-                    (long long)v->extent[s.dim], (long long)m->axis.at[i].size);
+      return refuse(why,
+                    "axis %s: blocks of %lld do not deal out dimension %u of `%s`, %lld, to %lld "
+                    "ranks",
+                    axis, (long long)s.block, s.dim, v->name, (long long)v->extent[s.dim],
+                    (long long)m->axis.at[i].size);
     for (uint32_t j = 0; j < i; j++)
       if (v->shard[j].kind == SHARD_SPLIT && v->shard[j].dim == s.dim && !nested(m, v, i, j))
         return refuse(why, "axes %s and %s split dimension %u of `%s` in blocks that do not nest",
@@ -274,7 +276,8 @@ static void read_fits(const Module *m, Id read, void *ctx) {
   if (!r->ok) return;
   for (uint32_t d = 0; r->a.kind == ASSIGN_INDEX && d < ex(m, read)->narg; d++) {
     bool bad = false;
-    if (!split_at(m, q->s, ex_arg(m, read, d), d, r->a.index, r->a.block, q->n, &at, &bad)) continue;
+    if (!split_at(m, q->s, ex_arg(m, read, d), d, r->a.index, r->a.block, q->n, &at, &bad))
+      continue;
     if (!bad && shard_same(at, type)) return;
     if (!found) need = at;
     found = true;
@@ -307,8 +310,8 @@ static bool result_index(const ShardAsk *q, Assign a, Shard *out, Buf *why) {
   if (a.index >= s->nindex) return refuse(why, "index %u of %u is assigned", a.index, s->nindex);
   const Index *i = &s->index[a.index];
   if (!shard_deals(i->extent, a.block, q->n))
-    return refuse(why, "blocks of %lld do not deal out `%s`, %lld, to %lld ranks", (long long)a.block,
-                  i->name, (long long)i->extent, (long long)q->n);
+    return refuse(why, "blocks of %lld do not deal out `%s`, %lld, to %lld ranks",
+                  (long long)a.block, i->name, (long long)i->extent, (long long)q->n);
   if (a.index >= s->nfree) return result_bound(q, a, out, why);
   if (!shard_subscripts(q->m, s, s->sub, q->f->value.at[s->lhs].rank, a.index, a.block, q->n, out))
     return refuse(why, "`%s` does not divide inside its group on the left", i->name);
@@ -340,7 +343,8 @@ static bool result_none(const ShardAsk *q, Shard *out, Buf *why) {
   Kind k = kind_of(&l, s->body);
   for (uint32_t d = 0; k != KIND_BAD && d < q->f->value.at[s->lhs].rank; d++) {
     Kind sub = kind_of(&l, s->sub[d]);
-    if (sub == KIND_PART) sub = bad(&l, "a subscript of `%s` is partial", q->f->value.at[s->lhs].name);
+    if (sub == KIND_PART)
+      sub = bad(&l, "a subscript of `%s` is partial", q->f->value.at[s->lhs].name);
     if (sub == KIND_BAD) k = sub;
   }
   free(l.kind);

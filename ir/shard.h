@@ -1,6 +1,6 @@
 // The rule of sharding: how values lie over the ranks of a mesh axis, what a comprehension needs of
-// what it reads and what it makes of it. One rule for all statements, forward and backward alike; it
-// looks at one axis at a time, as the axes do not know of one another (but see shard_value_ok).
+// what it reads and what it makes of it. One rule for all statements, forward and backward alike;
+// it looks at one axis at a time, as the axes do not know of one another (but see shard_value_ok).
 //
 // In "form A" a program is global: a value has the extents of the whole, Value.shard says how it
 // lies, Stmt.assign what each comprehension does with an axis, and ST_CONVERT changes a layout.
@@ -15,14 +15,14 @@
 //   write by dim d of a `+=`, whose subscript there is
 //     no index                                         needs WHOLE, makes SPLIT(d, block)
 //   nothing, all reads WHOLE                           makes WHOLE
-//   nothing, some reads PARTIAL(sum)                   makes PARTIAL(sum), where it is linear in them
+//   nothing, some reads PARTIAL(sum)                   makes PARTIAL(sum), if it is linear in them
 //   nothing, a read SPLIT along a dimension whose
-//     subscript is no index                            a guarded read: zero where it is not held, so
-//                                                      an operand of type PARTIAL(sum)
+//     subscript is no index                            a guarded read: zero where it is not held,
+//                                                      so an operand of type PARTIAL(sum)
 //
 // Linear: p + q, p - q, -p, p * w, p / w, where(w, p, q), stop_gradient(p); no reduction, sum or
-// mean. With p partial and w whole, in p + w, p - w and where(c, p, w) the term w is counted on rank
-// 0 only (a select: a product with zero would keep inf and NaN).
+// mean. With p partial and w whole, in p + w, p - w and where(c, p, w) the term w is counted on
+// rank 0 only (a select: a product with zero would keep inf and NaN).
 #ifndef DTC_SHARD_H
 #define DTC_SHARD_H
 
@@ -34,20 +34,22 @@ static inline Shard shard_whole(void) { return (Shard){.kind = SHARD_WHOLE}; }
 static inline Shard shard_split(uint32_t dim, int64_t block) {
   return (Shard){.kind = SHARD_SPLIT, .dim = (uint8_t)dim, .block = block};
 }
-static inline Shard shard_partial(Red op) { return (Shard){.kind = SHARD_PARTIAL, .op = (uint8_t)op}; }
+static inline Shard shard_partial(Red op) {
+  return (Shard){.kind = SHARD_PARTIAL, .op = (uint8_t)op};
+}
 bool shard_same(Shard a, Shard b);
 // "whole", "split 1/384", "a partial sum".
 void shard_text(Shard s, Buf *out);
 
-// Whether blocks of this size deal out an extent over n ranks: the extent is a multiple of block * n,
-// or there is at most one block a rank (the last ranks have less, or nothing).
+// Whether blocks of this size deal out an extent over n ranks: the extent is a multiple of block *
+// n, or there is at most one block a rank (the last ranks have less, or nothing).
 bool shard_deals(int64_t extent, int64_t block, int64_t n);
 // The plain split's block: extent / n, rounded up.
 int64_t shard_block(int64_t extent, int64_t n);
 // How many places a rank keeps for a dimension so dealt out: the most that any rank has.
 int64_t shard_local(int64_t extent, int64_t block, int64_t n);
-// Whether two axes of sizes a and b may deal out one extent: without a remainder, and with the blocks
-// of one within those of the other.
+// Whether two axes of sizes a and b may deal out one extent: without a remainder, and with the
+// blocks of one within those of the other.
 bool shard_nest(int64_t extent, int64_t block_a, int64_t a, int64_t block_b, int64_t b);
 // Whether a value may lie so: SPLIT along a dimension that it has, in blocks that deal it out;
 // PARTIAL of reals or ints; and where two axes split one dimension, blocks that nest. Else appends
@@ -83,13 +85,13 @@ bool shard_result(const ShardAsk *q, Assign a, Shard *out, Buf *why);
 // The same for an index or a write, taking it that the reads lie as it needs them.
 bool shard_makes(const ShardAsk *q, Assign a, Shard *out, Buf *why);
 // With nothing assigned: the body in which each whole term that is added to a partial one counts on
-// rank 0 only: `where(rank0, term, 0)`. The body itself where nothing is to be masked. Also where all
-// of it is whole and the left side, of a `+=`, is partial (shard_added). *masks (may be NULL) is
-// their number; rank0 may be NONE to count them only.
+// rank 0 only: `where(rank0, term, 0)`. The body itself where nothing is to be masked. Also where
+// all of it is whole and the left side, of a `+=`, is partial (shard_added). *masks (may be NULL)
+// is their number; rank0 may be NONE to count them only.
 Id shard_mask(Module *m, const ShardAsk *q, bool whole_into_partial, Id rank0, uint32_t *masks);
-// Whether a term laid out so may be added to an accumulator laid out so: alike; or to a partial sum a
-// whole one (with nothing assigned), masked, or a split one (with an index assigned): each rank adds
-// to the places that are its own.
+// Whether a term laid out so may be added to an accumulator laid out so: alike; or to a partial sum
+// a whole one (with nothing assigned), masked, or a split one (with an index assigned): each rank
+// adds to the places that are its own.
 bool shard_added(Assign a, Shard term, Shard accumulator);
 
 // ---- a whole module

@@ -1,5 +1,5 @@
-// Checks a module of form A against the rule of ir/shard.h, statement by statement and axis by axis.
-// The first broken clause ends the check.
+// Checks a module of form A against the rule of ir/shard.h, statement by statement and axis by
+// axis. The first broken clause ends the check.
 #include "ir/shard.h"
 #include "ir/text.h"
 
@@ -125,7 +125,8 @@ static bool call_ok(Check *c) {
     const Value *formal = &g->value.at[g->arg.at[i]];
     Shard want = formal->shard[c->axis];
     if (call->arg[i].mode == ACT_ITER) {
-      if (want.kind != SHARD_WHOLE) return fail_types(c, "argument", formal->name, want, shard_whole());
+      if (want.kind != SHARD_WHOLE)
+        return fail_types(c, "argument", formal->name, want, shard_whole());
       continue;
     }
     Shard is = c->type[c->axis][call->arg[i].value];
@@ -192,7 +193,8 @@ static bool param_ok(Check *c, const Param *q) {
   Buf clause = {0};
   bool ok = shard_value_ok(c->m, &v, &clause);
   for (uint32_t i = 0; ok && i < c->m->axis.n; i++)
-    if (q->shard[i].kind == SHARD_PARTIAL || (q->shard[i].kind == SHARD_SPLIT && q->shard[i].dim < q->nstack)) {
+    if (q->shard[i].kind == SHARD_PARTIAL ||
+        (q->shard[i].kind == SHARD_SPLIT && q->shard[i].dim < q->nstack)) {
       buf_printf(&clause, "parameter `%s` is partial, or split along its stack", q->name);
       ok = false;
     }
@@ -214,7 +216,8 @@ static bool entry_ok(Check *c, Entry e) {
         bool grad = !strncmp(v->name, "grad.", 5) && !strcmp(v->name + 5, m->param.at[j].name);
         if (v->name != m->param.at[j].name && !grad) continue;
         want = m->param.at[j].shard[c->axis];
-        if (grad && want.kind == SHARD_WHOLE && is.kind == SHARD_PARTIAL && is.op == RED_SUM) want = is;
+        if (grad && want.kind == SHARD_WHOLE && is.kind == SHARD_PARTIAL && is.op == RED_SUM)
+          want = is;
       }
       if (!shard_same(is, want)) return fail_types(c, "argument", v->name, is, want);
     }

@@ -1,22 +1,22 @@
-// Puts indices of statements on the axes of the mesh, by the rule of ir/shard.h: which parameters and
-// values are cut how, and where ranks must exchange what.
-// requires: FACT_FLAT; Module.axis. Without axes it does nothing.
-// guarantees: form A: every value and parameter has a Shard for each axis, every comprehension an
+// Puts indices of statements on the axes of the mesh, by the rule of ir/shard.h: which parameters
+// and values are cut how, and where ranks must exchange what. requires: FACT_FLAT; Module.axis.
+// Without axes it does nothing. guarantees: form A: every value and parameter has a Shard for each
+// axis, every comprehension an
 //   Assign, and layouts change by ST_CONVERT only. A function is cloned where its types differ.
 // invalidates: nothing.
 //
-// Axis `cp` is for the sequence: parameters are whole on it. On any other, `tp`, all indices may be but
-// those of the batch and, unless Axis.sequence asks for it, the sequence. Axes are planned one after
-// the other, cp first, so that blocks of one can lie within those of the other.
+// Axis `cp` is for the sequence: parameters are whole on it. On any other, `tp`, all indices may be
+// but those of the batch and, unless Axis.sequence asks for it, the sequence. Axes are planned one
+// after the other, cp first, so that blocks of one can lie within those of the other.
 //
-// A plan is chosen for the training step as a whole; the other entries then take the parameters where
-// they are. The bodies of a stack's repeats, forward and backward, are solved together, as one list of
-// statements, for each type of what the stack carries in and out; then what is around them. So equal
-// layers have one plan, and the time does not depend on depth. Least is, in this order: points of
-// products that a rank computes; bytes of the matrices that it holds; bytes sent in collectives; terms
-// that one rank alone counts; the number of collectives and the bytes that statements move. The
-// first two are what the axis is for. The fourth reduces a product before its bias and the residual
-// are added, not after.
+// A plan is chosen for the training step as a whole; the other entries then take the parameters
+// where they are. The bodies of a stack's repeats, forward and backward, are solved together, as
+// one list of statements, for each type of what the stack carries in and out; then what is around
+// them. So equal layers have one plan, and the time does not depend on depth. Least is, in this
+// order: points of products that a rank computes; bytes of the matrices that it holds; bytes sent
+// in collectives; terms that one rank alone counts; the number of collectives and the bytes that
+// statements move. The first two are what the axis is for. The fourth reduces a product before its
+// bias and the residual are added, not after.
 #include "passes/passes.h"
 #include "passes/shard.h"
 
@@ -33,14 +33,16 @@ static void split_argmax(Module *m, Fn *f, uint32_t at) {
   Id number = NONE;
   for (uint32_t i = s.nfree; i < s.nindex; i++) {
     Id index = ex_index(m, i);
-    number = number == NONE ? index : fold_add(m, fold_mul(m, number, ex_int(m, s.index[i].extent)), index);
+    number = number == NONE ? index
+                            : fold_add(m, fold_mul(m, number, ex_int(m, s.index[i].extent)), index);
     n *= s.index[i].extent;
   }
   Stmt first = stmt_copy(m, &s), second = stmt_copy(m, &s);
   first.lhs = max;
   first.red = RED_MAX;
   second.red = RED_MIN;
-  second.body = ex3(m, OP_WHERE, ex2(m, OP_EQ, s.body, ex_read(m, f, max, s.sub)), number, ex_int(m, n - 1));
+  second.body =
+      ex3(m, OP_WHERE, ex2(m, OP_EQ, s.body, ex_read(m, f, max, s.sub)), number, ex_int(m, n - 1));
   PUSH(m->arena, f->stmt, second);
   for (uint32_t i = f->stmt.n - 1; i > at + 1; i--) f->stmt.at[i] = f->stmt.at[i - 1];
   f->stmt.at[at] = first;
@@ -68,7 +70,8 @@ static void mark_named(Sharder *z, const Fn *f, Id value) {
   for (uint32_t i = 0; i < z->m->param.n; i++) {
     const Param *p = &z->m->param.at[i];
     size_t n = strlen(name), k = strlen(p->name);
-    if (k >= n && !strcmp(p->name + k - n, name) && (k == n || p->name[k - n - 1] == '.')) z->counted[i] = true;
+    if (k >= n && !strcmp(p->name + k - n, name) && (k == n || p->name[k - n - 1] == '.'))
+      z->counted[i] = true;
   }
 }
 
@@ -119,7 +122,8 @@ static void homes(Sharder *z, Level *l, bool take) {
 static bool splits_something(const Sharder *z, const Level *l) {
   for (uint32_t i = 0; i < l->item.n; i++) {
     const Choice *c = &l->item.at[i].done[z->axis].choice;
-    if (l->item.at[i].kind == ITEM_CALL ? c->class != NONE : c->assign.kind != ASSIGN_NONE) return true;
+    if (l->item.at[i].kind == ITEM_CALL ? c->class != NONE : c->assign.kind != ASSIGN_NONE)
+      return true;
   }
   for (uint32_t i = 0; i < l->cluster.n; i++)
     if (splits_something(z, l->cluster.at[i].in)) return true;
@@ -143,7 +147,8 @@ static int64_t positions(const Sharder *z) {
     for (uint32_t i = 0; f && i < f->arg.n && i < z->m->ndata; i++) {
       const Value *v = &f->value.at[f->arg.at[i]];
       for (uint32_t d = 0; d < v->rank; d++)
-        if (z->class.sequence[class_of_dim(&z->class, z->m->entry[e], f->arg.at[i], d)]) return v->extent[d];
+        if (z->class.sequence[class_of_dim(&z->class, z->m->entry[e], f->arg.at[i], d)])
+          return v->extent[d];
     }
   }
   return 0;
@@ -153,8 +158,10 @@ static int64_t positions(const Sharder *z) {
 static bool refuse_sequence(const Sharder *z) {
   int64_t n = 1;
   for (uint32_t a = 0; a < z->m->axis.n; a++) n *= z->m->axis.at[a].size;
-  diag_error(z->m->src, 0, "--sequence-parallel: a sequence of %lld does not divide over %lld ranks of --tp and --cp",
-             (long long)positions(z), (long long)n);
+  diag_error(
+      z->m->src, 0,
+      "--sequence-parallel: a sequence of %lld does not divide over %lld ranks of --tp and --cp",
+      (long long)positions(z), (long long)n);
   return false;
 }
 
@@ -162,9 +169,11 @@ static void refuse(const Sharder *z, const Axis *x) {
   long long n = (long long)x->size;
   diag_error(z->m->src, 0, "--%s %lld: %s can be cut over %lld ranks", x->name, n,
              z->context ? "no sequence of this model" : "nothing of this model", n);
-  diag_note(z->m->src, 0, "%s", z->context
-      ? "a sequence is the second dimension of data of ints, or what attention goes over"
-      : "products of matrices are cut, and it has none of an extent of 2 or more beside samples and positions");
+  diag_note(z->m->src, 0, "%s",
+            z->context
+                ? "a sequence is the second dimension of data of ints, or what attention goes over"
+                : "products of matrices are cut, and it has none of an extent of 2 or more beside "
+                  "samples and positions");
 }
 
 // Plans an entry on all axes, cp first.

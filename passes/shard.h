@@ -122,7 +122,8 @@ typedef struct Var {
 
 typedef struct Pick {
   uint32_t choice, target; // target: type of the accumulator
-  uint32_t via, made_via; // bit j: what need j reads, or the j-th thing made, is split out of the whole
+  // Bit j: what need j reads, or the j-th thing made, is split out of the whole.
+  uint32_t via, made_via;
 } Pick;
 typedef struct Plan {
   bool ok; // there is one
@@ -194,13 +195,15 @@ bool shard_module(Module *m, bool *exact);
 void shard_unpack(Module *m);
 // shard_level.c: the levels of an entry.
 Level *level_of_entry(Sharder *z, Id fn);
-bool repeat_uses(const Var *v, uint32_t repeat); // whether a repeat of the cluster reads or makes it
+// Whether a repeat of the cluster reads or makes the variable.
+bool repeat_uses(const Var *v, uint32_t repeat);
 // shard_choice.c: fills in the types and choices of a level and those inside it, but for repeats.
 void level_choices(Sharder *z, Level *l);
 uint32_t slot_type(Slot *s, Shard t); // its number, added where new; MAX_TYPES: no room
 uint32_t slot_find(const Slot *s, Shard t); // MAX_TYPES: it is not there
-// Lays out a call of an intrinsic with the indices of one local class in blocks: fills `type` for the
-// callee's values and, where not NULL, `assign` for its statements. False where the rule refuses.
+// Lays out a call of an intrinsic with the indices of one local class in blocks: fills `type` for
+// the callee's values and, where not NULL, `assign` for its statements. False where the rule
+// refuses.
 bool intrinsic_types(const Sharder *z, Id fn, Id class, int64_t block, Shard *type, Assign *assign);
 // shard_cost.c
 bool stmt_is_product(const Module *m, const Fn *f, const Stmt *s);
@@ -215,7 +218,8 @@ Cost call_cost(const Sharder *z, const Level *l, const Item *it, const Choice *c
 // shard_order.c: an order of the items that keeps few slots open, one of several; the first and the
 // last place in it that touches each slot (NONE: none does).
 enum { ORDERS = 3 };
-void level_order(Arena *a, const Level *l, uint32_t which, uint32_t *order, uint32_t *first, uint32_t *last);
+void level_order(Arena *a, const Level *l, uint32_t which, uint32_t *order, uint32_t *first,
+                 uint32_t *last);
 // shard_solve.c: a least plan of a level whose variables have the types var[] (of their slots).
 Plan level_solve(Sharder *z, Level *l, const uint32_t *var);
 // shard_plan.c: solves a level on an axis, those inside it first, and records what was chosen.

@@ -1,6 +1,6 @@
 // The ways to do each item on one axis, and the types that each slot may take by them. The two feed
-// each other (a block that one statement makes is a block that the next may go on with), so they are
-// made together, until nothing new comes up.
+// each other (a block that one statement makes is a block that the next may go on with), so they
+// are made together, until nothing new comes up.
 #include "passes/shard.h"
 
 enum { MAX_BLOCKS = 6, MAX_OPTIONS = 8, MAX_WAYS = 729, MAX_ROUNDS = 8 };
@@ -44,7 +44,8 @@ typedef struct Wanted {
 
 // An index may count fewer places than the dimension has, which then must be dealt out alike.
 static bool deals(const Ways *w, Id slot, Shard t) {
-  return t.kind != SHARD_SPLIT || shard_deals(w->l->slot.at[slot].of.extent[t.dim], t.block, w->z->n);
+  return t.kind != SHARD_SPLIT ||
+         shard_deals(w->l->slot.at[slot].of.extent[t.dim], t.block, w->z->n);
 }
 
 static void want(Wanted *q, Id slot, Shard t) {
@@ -83,8 +84,8 @@ static bool goes_with(const Sharder *z, const Value *v, Shard t, Shard earlier, 
 
 static bool read_goes(const Ways *w, Id read, Shard t) {
   for (uint32_t a = 0; a < w->z->m->axis.n; a++)
-    if (w->z->solved[a] &&
-        !goes_with(w->z, &w->f->value.at[ex(w->z->m, read)->integer], t, earlier_type(w, a, read), a))
+    if (w->z->solved[a] && !goes_with(w->z, &w->f->value.at[ex(w->z->m, read)->integer], t,
+                                      earlier_type(w, a, read), a))
       return false;
   return true;
 }
@@ -100,7 +101,8 @@ static void want_read(const Module *m, Id read, void *ctx) {
 static bool out_goes(const Ways *w, uint32_t k, Shard made) {
   for (uint32_t a = 0; a < w->z->m->axis.n; a++)
     if (w->z->solved[a] &&
-        !goes_with(w->z, &w->l->slot.at[w->it->to.at[k].slot].of, made, w->it->done[a].out[k], a)) return false;
+        !goes_with(w->z, &w->l->slot.at[w->it->to.at[k].slot].of, made, w->it->done[a].out[k], a))
+      return false;
   return true;
 }
 
@@ -148,22 +150,28 @@ typedef struct Blocks {
 static void slot_blocks(Blocks *b, const Slot *s, const Id *sub, uint32_t rank) {
   const Ways *w = b->w;
   Shard unit;
-  if (!shard_subscripts(w->z->m, w->s, sub, rank, b->index, 1, 1, &unit) || unit.kind != SHARD_SPLIT) return;
+  if (!shard_subscripts(w->z->m, w->s, sub, rank, b->index, 1, 1, &unit) ||
+      unit.kind != SHARD_SPLIT)
+    return;
   for (uint32_t i = 0; i < s->ntype; i++)
-    if (s->type[i].kind == SHARD_SPLIT && s->type[i].dim == unit.dim && s->type[i].block % unit.block == 0)
-      add_block(b->block, &b->n, w->s->index[b->index].extent, s->type[i].block / unit.block, w->z->n);
+    if (s->type[i].kind == SHARD_SPLIT && s->type[i].dim == unit.dim &&
+        s->type[i].block % unit.block == 0)
+      add_block(b->block, &b->n, w->s->index[b->index].extent, s->type[i].block / unit.block,
+                w->z->n);
 }
 
 static void read_blocks(const Module *m, Id read, void *ctx) {
   Blocks *b = ctx;
-  slot_blocks(b, slot_of(b->w, (Id)ex(m, read)->integer), &m->arg.at[ex(m, read)->arg], ex(m, read)->narg);
+  slot_blocks(b, slot_of(b->w, (Id)ex(m, read)->integer), &m->arg.at[ex(m, read)->arg],
+              ex(m, read)->narg);
 }
 
 static bool assign_goes(const Ways *w, Assign a) {
   for (uint32_t k = 0; k < w->z->m->axis.n; k++) {
     Assign b = w->it->done[k].choice.assign;
     if (w->z->solved[k] && b.kind == a.kind && b.kind == ASSIGN_INDEX && b.index == a.index &&
-        !shard_nest(w->s->index[a.index].extent, a.block, w->z->n, b.block, w->z->m->axis.at[k].size))
+        !shard_nest(w->s->index[a.index].extent, a.block, w->z->n, b.block,
+                    w->z->m->axis.at[k].size))
       return false;
   }
   return true;
@@ -174,7 +182,8 @@ static void way_by(Ways *w, Assign a) {
   Shard made;
   if (!assign_goes(w, a) || !shard_makes(&w->ask, a, &made, NULL)) return;
   ex_reads(w->z->m, w->s->body, want_read, &q);
-  for (uint32_t d = 0; d < w->f->value.at[w->s->lhs].rank; d++) ex_reads(w->z->m, w->s->sub[d], want_read, &q);
+  for (uint32_t d = 0; d < w->f->value.at[w->s->lhs].rank; d++)
+    ex_reads(w->z->m, w->s->sub[d], want_read, &q);
   if (!q.bad) add_choice(w, &q, made, 0);
 }
 
@@ -200,7 +209,8 @@ static uint32_t dim_blocks(const Ways *w, Id value, uint32_t d, int64_t *block) 
   if (!shard_allowed(w->z, class, extent)) return 0;
   plain_blocks(w->z, class, extent, block, &n);
   for (uint32_t i = 0; i < s->ntype; i++)
-    if (s->type[i].kind == SHARD_SPLIT && s->type[i].dim == d) add_block(block, &n, extent, s->type[i].block, w->z->n);
+    if (s->type[i].kind == SHARD_SPLIT && s->type[i].dim == d)
+      add_block(block, &n, extent, s->type[i].block, w->z->n);
   return n;
 }
 
@@ -240,11 +250,13 @@ static void guarded_options(Ways *w, Option *o) {
   Guards g = {w, o->value, (1u << w->f->value.at[o->value].rank) - 1};
   int64_t block[MAX_BLOCKS];
   ex_reads(w->z->m, w->s->body, guard_read, &g);
-  for (uint32_t d = 0; d < w->f->value.at[w->s->lhs].rank; d++) ex_reads(w->z->m, w->s->sub[d], guard_read, &g);
+  for (uint32_t d = 0; d < w->f->value.at[w->s->lhs].rank; d++)
+    ex_reads(w->z->m, w->s->sub[d], guard_read, &g);
   for (uint32_t d = 0; d < w->f->value.at[o->value].rank; d++) {
     if (!(g.dims >> d & 1)) continue;
     uint32_t n = dim_blocks(w, o->value, d, block);
-    for (uint32_t i = 0; i < n && o->n < MAX_OPTIONS; i++) o->type[o->n++] = shard_split(d, block[i]);
+    for (uint32_t i = 0; i < n && o->n < MAX_OPTIONS; i++)
+      o->type[o->n++] = shard_split(d, block[i]);
   }
 }
 
@@ -318,7 +330,8 @@ static int index_of_class(const Sharder *z, Id fn, uint32_t stmt, Id class) {
   const Stmt *s = &z->m->fn.at[fn].stmt.at[stmt];
   int found = -1;
   for (uint32_t i = 0; i < s->nindex; i++)
-    if (local_class_of_index(&z->class, fn, stmt, i) == class && s->index[i].extent > 1) found = found == -1 ? (int)i : -2;
+    if (local_class_of_index(&z->class, fn, stmt, i) == class && s->index[i].extent > 1)
+      found = found == -1 ? (int)i : -2;
   return found;
 }
 
@@ -328,15 +341,18 @@ static bool intrinsic_args(const Sharder *z, Id fn, Id class, int64_t block, Sha
     type[v] = shard_whole();
     if (g->value.at[v].role != ROLE_IN) continue;
     for (uint32_t d = 0; d < g->value.at[v].rank; d++) {
-      if (local_class_of_dim(&z->class, fn, v, d) != class || g->value.at[v].extent[d] < 2) continue;
-      if (type[v].kind == SHARD_SPLIT || !shard_deals(g->value.at[v].extent[d], block, z->n)) return false;
+      if (local_class_of_dim(&z->class, fn, v, d) != class || g->value.at[v].extent[d] < 2)
+        continue;
+      if (type[v].kind == SHARD_SPLIT || !shard_deals(g->value.at[v].extent[d], block, z->n))
+        return false;
       type[v] = shard_split(d, block);
     }
   }
   return true;
 }
 
-bool intrinsic_types(const Sharder *z, Id fn, Id class, int64_t block, Shard *type, Assign *assign) {
+bool intrinsic_types(const Sharder *z, Id fn, Id class, int64_t block, Shard *type,
+                     Assign *assign) {
   const Fn *g = &z->m->fn.at[fn];
   bool *added = NEWN(z->m->arena, bool, g->value.n + 1);
   if (!intrinsic_args(z, fn, class, block, type)) return false;
@@ -395,8 +411,10 @@ static void call_class(Ways *w, Id value, uint32_t dim, Id class) {
     bool goes = true;
     for (uint32_t a = 0; a < w->z->m->axis.n; a++)
       if (w->z->solved[a] && w->it->done[a].choice.class == class)
-        goes &= shard_nest(extent, block[i], w->z->n, w->it->done[a].choice.assign.block, w->z->m->axis.at[a].size);
-    if (goes && intrinsic_types(w->z, fn, class, block[i], type, NULL)) add_call_choice(w, class, block[i], type);
+        goes &= shard_nest(extent, block[i], w->z->n, w->it->done[a].choice.assign.block,
+                           w->z->m->axis.at[a].size);
+    if (goes && intrinsic_types(w->z, fn, class, block[i], type, NULL))
+      add_call_choice(w, class, block[i], type);
   }
 }
 
@@ -409,7 +427,8 @@ static void call_choices(Ways *w) {
     Id v = g->arg.at[i];
     for (uint32_t d = 0; d < g->value.at[v].rank; d++) {
       Id class = local_class_of_dim(&w->z->class, fn, v, d);
-      bool old = !shard_allowed(w->z, class_of_dim(&w->z->class, fn, v, d), g->value.at[v].extent[d]);
+      bool old =
+          !shard_allowed(w->z, class_of_dim(&w->z->class, fn, v, d), g->value.at[v].extent[d]);
       for (uint32_t k = 0; k < nseen; k++) old |= seen[k] == class;
       if (old) continue;
       seen[nseen++] = class;
@@ -476,8 +495,8 @@ static uint32_t sequence_dim(const Sharder *z, const Level *l, const Var *v) {
   return MAX_RANK;
 }
 
-// What a stack carries is whole on a model axis, or cut along the sequence where that is asked for. (A
-// cut along its features saves a reduction once, and doubles their number in every layer.)
+// What a stack carries is whole on a model axis, or cut along the sequence where that is asked for.
+// (A cut along its features saves a reduction once, and doubles their number in every layer.)
 static bool candidate(const Sharder *z, const Level *l, const Var *v, Shard t) {
   if (t.kind == SHARD_PARTIAL) return v->kind == VAR_ACC && t.op == RED_SUM;
   if (v->kind == VAR_IN && l->around->slot.at[v->outer].whole) return t.kind == SHARD_WHOLE;
@@ -503,7 +522,8 @@ static void var_types(Sharder *z, Level *l) {
       for (uint32_t a = 0; a < z->m->axis.n; a++)
         ok &= !z->solved[a] || goes_with(z, &s->of, t, s->fixed[a], a);
       if (!ok || slot_type(&l->around->slot.at[v->outer], o) == MAX_TYPES) continue;
-      if (v->kind == VAR_CARRY && slot_type(&l->around->slot.at[v->outer_last], o) == MAX_TYPES) continue;
+      if (v->kind == VAR_CARRY && slot_type(&l->around->slot.at[v->outer_last], o) == MAX_TYPES)
+        continue;
       PUSH(z->m->arena, v->type, t);
     }
   }

@@ -1,8 +1,8 @@
 // Which indices run over the same thing. A node for each dimension of each value and each index of
 // each statement; a bare subscript joins its dimension and its index, a group its dimension and its
-// first index that counts, a call what it passes. The classes of the data's leading dimension are the
-// batch, those of a token's position and of attention's queries and keys the sequence. Within an
-// intrinsic, classes of its own statements alone tell queries from keys.
+// first index that counts, a call what it passes. The classes of the data's leading dimension are
+// the batch, those of a token's position and of attention's queries and keys the sequence. Within
+// an intrinsic, classes of its own statements alone tell queries from keys.
 #include "passes/shard.h"
 
 static Id find(Id *parent, Id x) {
@@ -134,12 +134,13 @@ static void mark_data(Classes *c, Id fn, uint32_t ndata) {
   }
 }
 
-// Queries and keys are the first two arguments of attention, forward and backward, with the sequence
-// as their second dimension.
+// Queries and keys are the first two arguments of attention, forward and backward, with the
+// sequence as their second dimension.
 static void mark_attention(Classes *c, Id fn) {
   const Fn *f = &c->m->fn.at[fn];
   for (uint32_t i = 0; i < 2 && i < f->arg.n; i++)
-    if (f->value.at[f->arg.at[i]].rank > 1) c->sequence[class_of_dim(c, fn, f->arg.at[i], 1)] = true;
+    if (f->value.at[f->arg.at[i]].rank > 1)
+      c->sequence[class_of_dim(c, fn, f->arg.at[i], 1)] = true;
 }
 
 void classes_make(Classes *c, const Module *m) {

@@ -2,10 +2,10 @@
 //
 // Collectives are counted at what rings send, q = (n - 1) / n of the array, twice that for an
 // all-reduce, q / n for an all-to-all; their number and the bytes that statements move decide among
-// equals only. So a plan does not depend on the machine, and a small model is cut as a large one is.
-// Without the sequence on the axis, the number comes first: else the residual stream would be cut
-// along its features and exchanged twice as often, to save elementwise work. With it, that work does:
-// it is what a cut along the sequence is for.
+// equals only. So a plan does not depend on the machine, and a small model is cut as a large one
+// is. Without the sequence on the axis, the number comes first: else the residual stream would be
+// cut along its features and exchanged twice as often, to save elementwise work. With it, that work
+// does: it is what a cut along the sequence is for.
 #include "passes/shard.h"
 
 // ---- products
@@ -125,7 +125,8 @@ Cost call_cost(const Sharder *z, const Level *l, const Item *it, const Choice *c
   Shard *type = NEWN(z->m->arena, Shard, g->value.n + 1);
   Assign *assign = NEWN(z->m->arena, Assign, g->stmt.n + 1);
   Cost cost = {0};
-  if (c->class != NONE) CHECK(intrinsic_types(z, s->call->fn, c->class, c->assign.block, type, assign));
+  if (c->class != NONE)
+    CHECK(intrinsic_types(z, s->call->fn, c->class, c->assign.block, type, assign));
   for (uint32_t i = 0; i < g->stmt.n; i++)
     if (g->stmt.at[i].kind == ST_COMP && g->stmt.at[i].red != RED_NONE)
       cost.at[COST_FLOPS] += stmt_flops(z, &g->stmt.at[i], assign[i]);

@@ -1,5 +1,5 @@
-// Writes an entry in form A by the decisions of its levels: a type for every value, an assignment for
-// every comprehension, conversions before what needs them, functions cloned as their types ask.
+// Writes an entry in form A by the decisions of its levels: a type for every value, an assignment
+// for every comprehension, conversions before what needs them, functions cloned as their types ask.
 #include "ir/text.h"
 #include "passes/shard.h"
 
@@ -82,8 +82,8 @@ static Id convert(Emit *e, Id from, uint32_t axis, Shard to) {
   return id;
 }
 
-// The conversion that comes next on the way: what makes the value smaller first, and never blocks that
-// do not nest. Where all would, an axis that is to be cut anew becomes whole first.
+// The conversion that comes next on the way: what makes the value smaller first, and never blocks
+// that do not nest. Where all would, an axis that is to be cut anew becomes whole first.
 static Shard next_step(const Emit *e, Id value, const Shard *to, uint32_t *axis) {
   Shard next = shard_whole();
   int rank = 0;
@@ -149,7 +149,8 @@ static void read_type(const Emit *e, const Stmt *s, Id read, Shard *type) {
     const Decision *d = &e->it->done[a];
     ShardAsk q = {e->z->m, fn_of(e), s, e->z->m->axis.at[a].size, NULL};
     type[a] = shard_whole();
-    if (d->choice.assign.kind == ASSIGN_INDEX) CHECK(shard_need(&q, read, d->choice.assign, &type[a]));
+    if (d->choice.assign.kind == ASSIGN_INDEX)
+      CHECK(shard_need(&q, read, d->choice.assign, &type[a]));
     for (uint32_t k = 0; d->choice.assign.kind == ASSIGN_NONE && k < d->choice.nneed; k++)
       if (d->choice.need[k].slot == slot) type[a] = d->need[k];
   }
@@ -179,7 +180,8 @@ static void add_whole(Emit *e, Id acc, Id from, Id loc) {
   Id sub[MAX_RANK];
   bare_indices(&v, index);
   for (uint32_t d = 0; d < v.rank; d++) sub[d] = ex_index(m, d);
-  Stmt s = {.kind = ST_COMP, .acc = true, .nfree = v.rank, .nindex = v.rank, .lhs = acc, .loc = loc};
+  Stmt s = {
+      .kind = ST_COMP, .acc = true, .nfree = v.rank, .nindex = v.rank, .lhs = acc, .loc = loc};
   s.index = arena_copy(m->arena, index, (v.rank + 1) * sizeof(Index));
   s.sub = arena_copy(m->arena, sub, (v.rank + 1) * sizeof(Id));
   s.body = ex_read(m, fn_of(e), from, sub);
@@ -194,12 +196,14 @@ static void emit_apart(Emit *e, Stmt s, const Shard *made, const Shard *to) {
   Module *m = e->z->m;
   const Value v = *value_of(e, s.lhs);
   Id acc = s.lhs;
-  s.lhs = fn_value(m, fn_of(e), str_printf("%s.term", v.name), v.type, v.extent, v.rank, ROLE_LOCAL, s.loc);
+  s.lhs = fn_value(m, fn_of(e), str_printf("%s.term", v.name), v.type, v.extent, v.rank, ROLE_LOCAL,
+                   s.loc);
   memcpy(value_of(e, s.lhs)->shard, made, sizeof v.shard);
   PUSH(m->arena, e->stmt, s);
   Id term = s.lhs;
   for (uint32_t a = 0; a < naxis(e); a++)
-    if (!shard_added((Assign){.kind = ASSIGN_NONE}, made[a], to[a])) term = convert(e, term, a, to[a]);
+    if (!shard_added((Assign){.kind = ASSIGN_NONE}, made[a], to[a]))
+      term = convert(e, term, a, to[a]);
   add_whole(e, acc, term, s.loc);
 }
 
@@ -210,7 +214,8 @@ static void emit_comp(Emit *e, const Stmt *old) {
   Shard made[MAX_AXIS], to[MAX_AXIS];
   bool apart = false;
   s.body = ex_map(m, s.body, map_read, &r);
-  for (uint32_t d = 0; d < value_of(e, s.lhs)->rank; d++) s.sub[d] = ex_map(m, s.sub[d], map_read, &r);
+  for (uint32_t d = 0; d < value_of(e, s.lhs)->rank; d++)
+    s.sub[d] = ex_map(m, s.sub[d], map_read, &r);
   memset(made, 0, sizeof made);
   memset(to, 0, sizeof to);
   for (uint32_t a = 0; a < naxis(e); a++) {
@@ -312,8 +317,10 @@ static void emit_call(Emit *e, const Stmt *old) {
   for (uint32_t i = 0; i < c->nresult; i++) {
     Id v = c->result[i].value;
     if (c->result[i].mode == RES_DROP) continue;
-    stacked(g.value.at[g.result.at[i]].shard, c->result[i].mode == RES_SLICE, value_of(e, v)->shard);
-    if (slot_of(e, v) != NONE && e->l->slot.at[slot_of(e, v)].first != NONE) add_version(e, slot_of(e, v), v);
+    stacked(g.value.at[g.result.at[i]].shard, c->result[i].mode == RES_SLICE,
+            value_of(e, v)->shard);
+    if (slot_of(e, v) != NONE && e->l->slot.at[slot_of(e, v)].first != NONE)
+      add_version(e, slot_of(e, v), v);
   }
 }
 
@@ -370,7 +377,8 @@ static Id keep_version(Emit *e, Id slot) {
   for (uint32_t i = 0; i < e->version[slot].n; i++) {
     const Version *v = &e->version[slot].at[i];
     int64_t w = later_work(e, slot, v->shard);
-    if (best && (w > work || (w == work && local_bytes(e, slot, v->shard) >= local_bytes(e, slot, best->shard))))
+    if (best && (w > work || (w == work &&
+                              local_bytes(e, slot, v->shard) >= local_bytes(e, slot, best->shard))))
       continue;
     best = v;
     work = w;

@@ -1,5 +1,5 @@
-// An entry as levels: which bodies are solved together, which of their values are one slot, and what
-// they agree on with the level around them.
+// An entry as levels: which bodies are solved together, which of their values are one slot, and
+// what they agree on with the level around them.
 #include "passes/shard.h"
 
 typedef struct Build {
@@ -52,7 +52,8 @@ static bool inout(const Module *m, const Call *c, uint32_t i) {
   return g->value.at[g->arg.at[i]].role == ROLE_INOUT;
 }
 
-// What a call reads in the order of its arguments, then what it makes: results, then what it adds to.
+// What a call reads in the order of its arguments, then what it makes: results, then what it adds
+// to.
 static void collect_call(Build *b, Item *it, const Body *body, const Call *c) {
   const Module *m = b->z->m;
   for (uint32_t i = 0; i < c->narg; i++)
@@ -172,7 +173,12 @@ static Id slice_of(Inside *w, Id outer, const Value *formal, VarKind kind) {
   s->still = o->still;
   if (o->partner != NONE) s->partner = w->child[o->partner];
   if (w->shared[outer] || o->whole || o->var != NONE)
-    add_var(w, (Var){.kind = kind, .slot = id, .last = NONE, .outer = outer, .outer_last = NONE, .slice = true});
+    add_var(w, (Var){.kind = kind,
+                     .slot = id,
+                     .last = NONE,
+                     .outer = outer,
+                     .outer_last = NONE,
+                     .slice = true});
   return id;
 }
 
@@ -194,7 +200,11 @@ static void inner_arg(Inside *w, Body *body, const Body *outer, const Call *c, u
   const Slot *o = &w->out.l->slot.at[outer->slot[a->value]];
   Slot *s = &w->in.l->slot.at[id];
   s->still = o->still;
-  add_var(w, (Var){.kind = kind, .slot = id, .last = NONE, .outer = outer->slot[a->value], .outer_last = NONE});
+  add_var(w, (Var){.kind = kind,
+                   .slot = id,
+                   .last = NONE,
+                   .outer = outer->slot[a->value],
+                   .outer_last = NONE});
 }
 
 static void inner_results(Inside *w, Body *body, const Body *outer, const Call *c) {
@@ -246,7 +256,8 @@ static void find_shared(Inside *w) {
     const Call *c = call_of(&w->out, it);
     const Body *body = &l->body.at[it->body];
     for (uint32_t k = 0; k < c->narg; k++)
-      if (c->arg[k].mode == ACT_WHOLE || c->arg[k].mode == ACT_CARRY) w->shared[body->slot[c->arg[k].value]] = true;
+      if (c->arg[k].mode == ACT_WHOLE || c->arg[k].mode == ACT_CARRY)
+        w->shared[body->slot[c->arg[k].value]] = true;
     for (uint32_t k = 0; k < c->nresult; k++)
       if (c->result[k].mode == RES_CARRY) w->shared[body->slot[c->result[k].value]] = true;
   }

@@ -1,8 +1,8 @@
-// In which order to solve the items of a level. Any order will do that makes an accumulator before it
-// is read. The number of states is at most the product of the types of what is open, and an item
+// In which order to solve the items of a level. Any order will do that makes an accumulator before
+// it is read. The number of states is at most the product of the types of what is open, and an item
 // multiplies it by its choices at most; so from each item the next is taken that leads to least by
-// this reckoning, and of all first items the one that does in all. (Attention, whose few choices fix
-// many layouts, then comes before what leads to it.)
+// this reckoning, and of all first items the one that does in all. (Attention, whose few choices
+// fix many layouts, then comes before what leads to it.)
 #include <math.h>
 
 #include "passes/shard.h"
@@ -90,7 +90,8 @@ static void restart(Order *o) {
   if (l->slot.n) memcpy(o->left, o->total, l->slot.n * sizeof *o->left);
   for (uint32_t i = 0; i < l->item.n; i++)
     for (uint32_t k = 0; k < l->item.at[i].to.n; k++)
-      if (l->item.at[i].to.at[k].slot != NONE && l->item.at[i].to.at[k].add) o->adds[l->item.at[i].to.at[k].slot]++;
+      if (l->item.at[i].to.at[k].slot != NONE && l->item.at[i].to.at[k].add)
+        o->adds[l->item.at[i].to.at[k].slot]++;
 }
 
 // Whether the item touches what is open.
@@ -131,10 +132,18 @@ static double try_order(Order *o, uint32_t first, double limit, uint32_t *order)
   return sum;
 }
 
-void level_order(Arena *a, const Level *l, uint32_t which, uint32_t *order, uint32_t *first, uint32_t *last) {
-  Order o = {a, l, &taste[which], NEWN(a, Id *, l->item.n + 1), NEWN(a, uint32_t, l->slot.n + 1),
-             NEWN(a, double, l->slot.n + 1), NEWN(a, double, l->item.n + 1), NEWN(a, uint32_t, l->slot.n + 1),
-             NEWN(a, uint32_t, l->slot.n + 1), NEWN(a, bool, l->item.n + 1)};
+void level_order(Arena *a, const Level *l, uint32_t which, uint32_t *order, uint32_t *first,
+                 uint32_t *last) {
+  Order o = {a,
+             l,
+             &taste[which],
+             NEWN(a, Id *, l->item.n + 1),
+             NEWN(a, uint32_t, l->slot.n + 1),
+             NEWN(a, double, l->slot.n + 1),
+             NEWN(a, double, l->item.n + 1),
+             NEWN(a, uint32_t, l->slot.n + 1),
+             NEWN(a, uint32_t, l->slot.n + 1),
+             NEWN(a, bool, l->item.n + 1)};
   uint32_t *now = NEWN(a, uint32_t, l->item.n + 1);
   double least = INFINITY;
   find_touched(&o);

@@ -57,7 +57,8 @@ static void repeat_choices(Sharder *z, Level *l, Item *it) {
       Shard t = stacked(v->type.at[digit[i]], v->slice);
       Need at = {v->outer, slot_find(&l->slot.at[v->outer], t)};
       bool seen = false;
-      for (uint32_t k = 0; k < ch.nneed; k++) seen |= ch.need[k].slot == at.slot && ch.need[k].type == at.type;
+      for (uint32_t k = 0; k < ch.nneed; k++)
+        seen |= ch.need[k].slot == at.slot && ch.need[k].type == at.type;
       if (v->kind == VAR_OUT || v->kind == VAR_ACC) ch.out[ch.nout++] = at;
       else if (!seen) ch.need[ch.nneed++] = at;
       if (v->kind == VAR_CARRY)
@@ -169,7 +170,8 @@ static void record(Sharder *z, Level *l, const Plan *plan, uint32_t combo) {
   r.var = var;
   l->combo[z->axis] = combo;
   for (uint32_t i = 0; i < l->slot.n; i++) r.homes[i] = UINT32_MAX;
-  for (uint32_t i = 0; i < l->var.n; i++) fix(&r, l->var.at[i].slot, l->slot.at[l->var.at[i].slot].type[var[i]]);
+  for (uint32_t i = 0; i < l->var.n; i++)
+    fix(&r, l->var.at[i].slot, l->slot.at[l->var.at[i].slot].type[var[i]]);
   for (uint32_t i = 0; i < l->item.n; i++) replay_item(&r, i);
   for (uint32_t i = 0; i < l->slot.n; i++) choose_home(&r, i);
   for (uint32_t k = 0; k < l->cluster.n; k++) {

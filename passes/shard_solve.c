@@ -1,11 +1,12 @@
 // A least plan for one level: dynamic programming over its items, in an order that keeps few slots
-// open at a time (the statements of a parameter, forward and backward, come close together, whatever
-// is between them in the program). A slot is open from the first to the last item that touches it. A
-// state is, for each open slot, two sets of types: those in which it is at hand, so that what was
-// reduced or gathered once is not paid for again; or, while the item that makes it is still to come,
-// those in which it is asked for. For a parameter it is the set of types that it may still live in.
-// Two things keep the states few, and neither loses the optimum:
-//   - a state is dropped if another, with conversions to all that the first has (and from all that it
+// open at a time (the statements of a parameter, forward and backward, come close together,
+// whatever is between them in the program). A slot is open from the first to the last item that
+// touches it. A state is, for each open slot, two sets of types: those in which it is at hand, so
+// that what was reduced or gathered once is not paid for again; or, while the item that makes it is
+// still to come, those in which it is asked for. For a parameter it is the set of types that it may
+// still live in. Two things keep the states few, and neither loses the optimum:
+//   - a state is dropped if another, with conversions to all that the first has (and from all that
+//   it
 //     asks for), costs no more;
 //   - a state is dropped if its cost and the least of the remaining items are no less than a known
 //     plan's, which comes from a first run that keeps few states.
@@ -117,7 +118,8 @@ static int64_t resident(const Search *s, const Slot *q, uint32_t set) {
   for (uint32_t t = 0; t < q->ntype; t++) {
     if (!(set >> t & 1)) continue;
     Shard h = q->type[t];
-    int64_t n = h.kind == SHARD_SPLIT ? share_of(bytes, q->of.extent[h.dim], h.block, s->z->n) : bytes;
+    int64_t n =
+        h.kind == SHARD_SPLIT ? share_of(bytes, q->of.extent[h.dim], h.block, s->z->n) : bytes;
     if (n < least) least = n;
   }
   return least;
@@ -128,14 +130,17 @@ static bool narrow(Search *s, Id slot, uint32_t to, Cost *cost) {
   uint32_t left = s->work[slot].have & to;
   const Slot *q = slot_at(s, slot);
   if (!left) return false;
-  if (q->counted) cost->at[COST_RESIDENT] += resident(s, q, left) - resident(s, q, s->work[slot].have);
+  if (q->counted)
+    cost->at[COST_RESIDENT] += resident(s, q, left) - resident(s, q, s->work[slot].have);
   s->work[slot].have = left;
   return true;
 }
 
 // ---- states
 
-static uint64_t mix(uint64_t h, uint64_t v) { return (h ^ v) * UINT64_C(0x9e3779b97f4a7c15) ^ (h >> 29); }
+static uint64_t mix(uint64_t h, uint64_t v) {
+  return (h ^ v) * UINT64_C(0x9e3779b97f4a7c15) ^ (h >> 29);
+}
 
 static uint64_t hashed(Set s) { return (uint64_t)s.ask << 32 | s.have; }
 
@@ -184,7 +189,8 @@ static uint32_t frontier_find(Frontier *f) {
   for (uint32_t k = 0; k < f->width; k++) h = mix(h, hashed(row[k]));
   uint32_t at = (uint32_t)(h >> 20) & (f->room - 1);
   for (; f->table[at] != NONE; at = (at + 1) & (f->room - 1))
-    if (!memcmp(f->set + (size_t)f->table[at] * f->width, row, f->width * sizeof *row)) return f->table[at];
+    if (!memcmp(f->set + (size_t)f->table[at] * f->width, row, f->width * sizeof *row))
+      return f->table[at];
   f->table[at] = f->n;
   return NONE;
 }
@@ -215,7 +221,8 @@ static void do_outs(Search *s, const Choice *c, uint32_t k, Cost cost);
 
 // What it costs to have a slot that is made as `type` in all that is asked for, and by way of WHOLE
 // if `via`; false where that can't be. *have becomes what is at hand then.
-static bool provide(const Search *s, Id slot, uint32_t type, uint32_t ask, bool via, uint32_t *have, Cost *cost) {
+static bool provide(const Search *s, Id slot, uint32_t type, uint32_t ask, bool via, uint32_t *have,
+                    Cost *cost) {
   *have = 1u << type;
   if (via) ask |= 1u;
   for (uint32_t t = 0; ask >> t; t++) { // WHOLE is type 0
@@ -258,7 +265,8 @@ static bool agree_home(Search *s, Id slot, uint32_t type, Cost *cost) {
   Shard at = split ? q->type[type] : shard_whole();
   uint32_t home = slot_find(p, at);
   if (p->is_fixed[s->z->axis]) return shard_same(p->fixed[s->z->axis], at);
-  return home < MAX_TYPES && (!is_homeless(s, q->partner) || narrow(s, q->partner, 1u << home, cost));
+  return home < MAX_TYPES &&
+         (!is_homeless(s, q->partner) || narrow(s, q->partner, 1u << home, cost));
 }
 
 // What is left partial in a gradient is reduced once a step.
@@ -276,7 +284,8 @@ static void add_as(Search *s, const Choice *c, uint32_t k, uint32_t from, uint32
   Set home = {0, 0};
   if (from != to) {
     const Cost *conv = conv_at(s, slot, from, to);
-    if (shard_added(c->assign, q->type[from], q->type[to])) cost.at[COST_MASKS] += q->type[from].kind == SHARD_WHOLE;
+    if (shard_added(c->assign, q->type[from], q->type[to]))
+      cost.at[COST_MASKS] += q->type[from].kind == SHARD_WHOLE;
     else if (conv) cost_add(&cost, conv);
     else return;
   }
@@ -454,7 +463,8 @@ static const Cost *mend(const Search *s, Id slot, Set from, Set to) {
   return m->ok ? &m->cost : NULL;
 }
 
-static bool dominates(const Search *s, const Frontier *f, uint32_t a, uint32_t b, const uint32_t *open) {
+static bool dominates(const Search *s, const Frontier *f, uint32_t a, uint32_t b,
+                      const uint32_t *open) {
   const Set *x = f->set + (size_t)a * f->width, *y = f->set + (size_t)b * f->width;
   Cost cost = f->state[a].cost;
   for (uint32_t k = 0; k < f->width; k++) {
@@ -533,7 +543,8 @@ static uint32_t prune(Search *s, uint32_t *order) {
   for (uint32_t i = 0; i < f->n; i++) {
     uint32_t b = order[i], at = group_of(&g, f->state[b].group);
     bool drop = false;
-    for (uint32_t k = 0; !drop && k < g.n[at]; k++) drop = dominates(s, f, g.at[at * KEPT + k], b, open);
+    for (uint32_t k = 0; !drop && k < g.n[at]; k++)
+      drop = dominates(s, f, g.at[at * KEPT + k], b, open);
     if (drop) continue;
     if (g.n[at] < KEPT) g.at[at * KEPT + g.n[at]++] = b;
     order[kept++] = b;
@@ -560,7 +571,8 @@ static void advance(Search *s) {
     PUSH(s->arena, s->record, (Record){st.back, st.pick});
     st.back = s->record.n - 1;
     to->state[i] = st;
-    memcpy(to->set + (size_t)i * to->width, f->set + (size_t)order[i] * f->width, f->width * sizeof *f->set);
+    memcpy(to->set + (size_t)i * to->width, f->set + (size_t)order[i] * f->width,
+           f->width * sizeof *f->set);
     to->n++;
   }
   free(order);
@@ -643,7 +655,8 @@ static void find_open(Search *s) {
   for (uint32_t i = 0; i <= l->item.n; i++) {
     s->c->open[i] = NEWN(s->arena, uint32_t, l->slot.n + 1);
     for (uint32_t k = 0; k < l->slot.n; k++)
-      if (s->c->first[k] != NONE && s->c->first[k] < i && s->c->last[k] >= i) s->c->open[i][s->c->nopen[i]++] = k;
+      if (s->c->first[k] != NONE && s->c->first[k] < i && s->c->last[k] >= i)
+        s->c->open[i][s->c->nopen[i]++] = k;
   }
 }
 
@@ -661,7 +674,8 @@ static void find_conversions(Search *s) {
     s->convertible[k] = NEWN(s->arena, bool, n * n + 1);
     for (uint32_t a = 0; q->memory == NONE && a < n; a++)
       for (uint32_t b = 0; b < n; b++)
-        s->convertible[k][a * n + b] = convert_cost(s->z, q, q->type[a], q->type[b], &s->conv[k][a * n + b]);
+        s->convertible[k][a * n + b] =
+            convert_cost(s->z, q, q->type[a], q->type[b], &s->conv[k][a * n + b]);
   }
 }
 

@@ -1,6 +1,6 @@
-// Before sharding: of a packed value that a forward pass saves and the backward pass only takes apart
-// (q, k and v by a constant subscript), the parts are saved instead. They can be cut differently: with
-// the sequence on an axis keys and values are needed whole, queries are not.
+// Before sharding: of a packed value that a forward pass saves and the backward pass only takes
+// apart (q, k and v by a constant subscript), the parts are saved instead. They can be cut
+// differently: with the sequence on an axis keys and values are needed whole, queries are not.
 #include "passes/shard.h"
 
 // A repeat and its callee.
@@ -35,14 +35,16 @@ static uint32_t uses_of(const Module *m, const Fn *f, Id value) {
 
 // Whether the statement is y[...] = value[..., a constant, ...].
 static bool takes_part(const Module *m, const Stmt *s, Id value) {
-  if (s->kind != ST_COMP || s->acc || s->red != RED_NONE || !ex_is(m, s->body, OP_READ)) return false;
+  if (s->kind != ST_COMP || s->acc || s->red != RED_NONE || !ex_is(m, s->body, OP_READ))
+    return false;
   if ((Id)ex(m, s->body)->integer != value) return false;
   for (uint32_t d = 0; d < ex(m, s->body)->narg; d++)
     if (ex_is(m, ex_arg(m, s->body, d), OP_INT)) return true;
   return false;
 }
 
-// The statement of g that takes the same part of `packed` as s, of another function, does of its own.
+// The statement of g that takes the same part of `packed` as s, of another function, does of its
+// own.
 static uint32_t same_part(Module *m, const Fn *g, Id packed, const Fn *f, const Stmt *s) {
   Id sub[MAX_RANK];
   for (uint32_t d = 0; d < ex(m, s->body)->narg; d++) sub[d] = ex_arg(m, s->body, d);
@@ -51,7 +53,8 @@ static uint32_t same_part(Module *m, const Fn *g, Id packed, const Fn *f, const 
     const Stmt *t = &g->stmt.at[i];
     if (!takes_part(m, t, packed) || t->body != body || t->nindex != s->nindex) continue;
     uint32_t rank = f->value.at[s->lhs].rank;
-    bool same = rank == g->value.at[t->lhs].rank && !memcmp(s->sub, t->sub, rank * sizeof *s->sub) &&
+    bool same = rank == g->value.at[t->lhs].rank &&
+                !memcmp(s->sub, t->sub, rank * sizeof *s->sub) &&
                 f->value.at[s->lhs].type == g->value.at[t->lhs].type;
     for (uint32_t k = 0; k < s->nindex; k++) same &= s->index[k].extent == t->index[k].extent;
     if (same) return i;
@@ -66,8 +69,8 @@ static void hand_on(Module *m, Site from, Site to, Id y, Id arg) {
   const Value v = g->value.at[y];
   int64_t extent[MAX_RANK] = {a->count};
   memcpy(extent + 1, v.extent, v.rank * sizeof *extent);
-  Id stack = fn_value(m, &m->fn.at[from.fn], str_printf("%s.saved", v.name), v.type, extent, v.rank + 1,
-                      ROLE_LOCAL, v.loc);
+  Id stack = fn_value(m, &m->fn.at[from.fn], str_printf("%s.saved", v.name), v.type, extent,
+                      v.rank + 1, ROLE_LOCAL, v.loc);
   PUSH(m->arena, g->result, y);
   if (g->alias.n) PUSH(m->arena, g->alias, NONE);
   call_add_result(m, a, RES_SLICE, stack);
@@ -97,12 +100,14 @@ static void drop_result(Fn *f, Call *c, uint32_t at) {
   c->nresult--;
 }
 
-// Argument j of the second repeat is result i of the first; false where it is more than taken apart.
+// Argument j of the second repeat is result i of the first; false where it is more than taken
+// apart.
 static bool unpack(Module *m, Site from, uint32_t i, Site to, uint32_t j) {
   Call *a = call_at(m, from), *b = call_at(m, to);
   Fn *g = &m->fn.at[a->fn], *h = &m->fn.at[b->fn];
   Id packed = g->result.at[i], arg = h->arg.at[j], part[MAX_INDEX];
-  if (h->value.at[arg].role != ROLE_IN || calls_of(m, a->fn) != 1 || calls_of(m, b->fn) != 1) return false;
+  if (h->value.at[arg].role != ROLE_IN || calls_of(m, a->fn) != 1 || calls_of(m, b->fn) != 1)
+    return false;
   uint32_t n = 0;
   int64_t elements = 0;
   for (uint32_t k = 0; k < h->stmt.n; k++) {
@@ -128,9 +133,11 @@ static bool unpack(Module *m, Site from, uint32_t i, Site to, uint32_t j) {
 static void unpack_between(Module *m, Site from, Site to) {
   Call *a = call_at(m, from), *b = call_at(m, to);
   for (uint32_t i = 0; i < a->nresult; i++) {
-    if (a->result[i].mode != RES_SLICE || uses_of(m, &m->fn.at[from.fn], a->result[i].value) != 1) continue;
+    if (a->result[i].mode != RES_SLICE || uses_of(m, &m->fn.at[from.fn], a->result[i].value) != 1)
+      continue;
     for (uint32_t j = 0; j < b->narg; j++)
-      if (b->arg[j].mode == ACT_SLICE && b->arg[j].value == a->result[i].value && unpack(m, from, i, to, j)) {
+      if (b->arg[j].mode == ACT_SLICE && b->arg[j].value == a->result[i].value &&
+          unpack(m, from, i, to, j)) {
         i--;
         break;
       }
@@ -140,7 +147,8 @@ static void unpack_between(Module *m, Site from, Site to) {
 void shard_unpack(Module *m) {
   for (Id f = 0; f < m->fn.n; f++)
     for (uint32_t i = 0; i < m->fn.at[f].stmt.n; i++)
-      for (uint32_t j = i + 1; m->fn.at[f].stmt.at[i].kind == ST_REPEAT && j < m->fn.at[f].stmt.n; j++)
+      for (uint32_t j = i + 1; m->fn.at[f].stmt.at[i].kind == ST_REPEAT && j < m->fn.at[f].stmt.n;
+           j++)
         if (m->fn.at[f].stmt.at[j].kind == ST_REPEAT) unpack_between(m, (Site){f, i}, (Site){f, j});
   for (Id f = 0; f < m->fn.n; f++) fn_compact(m, &m->fn.at[f]);
 }

@@ -1,5 +1,6 @@
-// Pass shard on small examples and on the models of tests/gradient, in float64: the entries compute on
-// the ranks of each mesh what one rank does. Arguments: only the models whose names have one of them.
+// Pass shard on small examples and on the models of tests/gradient, in float64: the entries compute
+// on the ranks of each mesh what one rank does. Arguments: only the models whose names have one of
+// them.
 #include <stdlib.h>
 
 #include "ir/verify.h"
@@ -20,22 +21,26 @@ static Module *copy(Arena *a, const Module *m) {
 static const struct {
   const char *name, *define[MAX_DEFINES];
 } small[] = {
-    {"examples/mlp", {"inputs=13", "hidden=18", "classes=5", "train.batch=5", "train.microbatch=2"}},
+    {"examples/mlp",
+     {"inputs=13", "hidden=18", "classes=5", "train.batch=5", "train.microbatch=2"}},
     {"examples/classifier",
-     {"vocab=11", "length=8", "layers=2", "heads=4", "dim=16", "train.batch=3", "train.microbatch=2"}},
+     {"vocab=11", "length=8", "layers=2", "heads=4", "dim=16", "train.batch=3",
+      "train.microbatch=2"}},
     {"examples/chargpt",
-     {"context=9", "layers=2", "heads=6", "dim=24", "train.length=8", "train.batch=3", "train.microbatch=2"}},
+     {"context=9", "layers=2", "heads=6", "dim=24", "train.length=8", "train.batch=3",
+      "train.microbatch=2"}},
     {"examples/gpt2",
      {"vocab=19", "context=9", "layers=3", "heads=4", "dim=16", "train.length=8", "train.batch=3",
       "train.microbatch=2"}},
     {"examples/llama",
-     {"vocab=19", "layers=2", "heads=8", "kv_heads=4", "dim=32", "hidden=22", "train.length=8", "train.batch=3",
-      "train.microbatch=2"}},
+     {"vocab=19", "layers=2", "heads=8", "kv_heads=4", "dim=32", "hidden=22", "train.length=8",
+      "train.batch=3", "train.microbatch=2"}},
     {"examples/gpt2", // 3 heads
-     {"vocab=19", "context=9", "layers=2", "heads=3", "dim=12", "train.length=7", "train.batch=3", "train.microbatch=2"}},
-    {"examples/llama", // 2 heads of keys and values
-     {"vocab=19", "layers=2", "heads=4", "kv_heads=2", "dim=16", "hidden=23", "train.length=7", "train.batch=3",
+     {"vocab=19", "context=9", "layers=2", "heads=3", "dim=12", "train.length=7", "train.batch=3",
       "train.microbatch=2"}},
+    {"examples/llama", // 2 heads of keys and values
+     {"vocab=19", "layers=2", "heads=4", "kv_heads=2", "dim=16", "hidden=23", "train.length=7",
+      "train.batch=3", "train.microbatch=2"}},
 };
 static const Mesh mesh[] = {
     {"tp=2", 2, 1, false},        {"tp=3", 3, 1, false},        {"tp=4", 4, 1, false},
@@ -44,15 +49,16 @@ static const Mesh mesh[] = {
 };
 enum { SMALL = sizeof small / sizeof *small, MESHES = sizeof mesh / sizeof *mesh };
 
-static bool compare(const char *example, const Mesh *k, const Module *whole, const Module *local, double *most) {
+static bool compare(const char *example, const Mesh *k, const Module *whole, const Module *local,
+                    double *most) {
   const Entry entry[] = {ENTRY_STEP, ENTRY_EVAL, ENTRY_SAMPLE, ENTRY_COUNT};
   Buf error = {0};
   for (int e = 0; e < 4; e++) {
     double worst;
     if (whole->entry[entry[e]] == NONE) continue;
     ArgOptions args = {.seed = 11 + (uint64_t)e};
-    bool ran = ranks_compare(whole, local, whole->entry[entry[e]], &args, &(InterpOptions){.seed = 7, .step = 2},
-                             &worst, &error);
+    bool ran = ranks_compare(whole, local, whole->entry[entry[e]], &args,
+                             &(InterpOptions){.seed = 7, .step = 2}, &worst, &error);
     if (!ran || !(worst <= 1e-11)) {
       printf("FAIL %s, %s, %s: error %.1e %s\n", example, k->name, entry_name[entry[e]], worst,
              error.text ? error.text : "");
@@ -73,10 +79,12 @@ static bool check_small(const char *name, const char *const *define, const Mesh 
   double took = mesh_now() - start;
   Module *local = whole ? copy(a, whole) : NULL;
   bool ok = local && pass_localise(local);
-  if (ok && !ir_verify_ranges(local, &why)) ok = printf("FAIL %s, %s: %s\n", name, k->name, why.text) < 0;
+  if (ok && !ir_verify_ranges(local, &why))
+    ok = printf("FAIL %s, %s: %s\n", name, k->name, why.text) < 0;
   ok = ok && compare(name, k, whole, local, &most);
   if (ok)
-    printf("ok   %-36s %-16s error %.1e  %.2f s%s\n", name, k->name, most, took, exact ? "" : "  not proved least");
+    printf("ok   %-36s %-16s error %.1e  %.2f s%s\n", name, k->name, most, took,
+           exact ? "" : "  not proved least");
   if (refused) printf("ok   %-36s %-16s refused\n", name, k->name);
   buf_free(&why);
   arena_free(a);
@@ -89,8 +97,8 @@ static bool asked(const char *name, int argc, char **argv) {
   return found;
 }
 
-// The models of tests/gradient, which have every layer of the standard library, each on one of three
-// meshes in turn.
+// The models of tests/gradient, which have every layer of the standard library, each on one of
+// three meshes in turn.
 static int check_models(int argc, char **argv, int *n) {
   static char file[256][256];
   const Mesh *some[] = {&mesh[0], &mesh[1], &mesh[3]};
@@ -110,7 +118,9 @@ int main(int argc, char **argv) {
   int bad = 0, n = 0;
   for (int i = 0; i < SMALL; i++)
     for (int k = 0; k < MESHES; k++) {
-      if (!asked(small[i].name, argc, argv) || (mesh[k].cp > 1 && !strcmp(small[i].name, "examples/mlp"))) continue;
+      if (!asked(small[i].name, argc, argv) ||
+          (mesh[k].cp > 1 && !strcmp(small[i].name, "examples/mlp")))
+        continue;
       n++;
       bad += !check_small(small[i].name, small[i].define, &mesh[k]);
     }

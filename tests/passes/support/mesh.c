@@ -39,8 +39,8 @@ static bool has_product(const Module *m) {
   return false;
 }
 
-Module *mesh_shard(Arena *a, const char *example, const char *const *define, const Mesh *k, bool *exact,
-                       bool *refused) {
+Module *mesh_shard(Arena *a, const char *example, const char *const *define, const Mesh *k,
+                   bool *exact, bool *refused) {
   Module *m = mesh_compile(a, example, define);
   Buf why = {0};
   if (!m) return NULL;

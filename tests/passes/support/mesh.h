@@ -12,13 +12,13 @@ typedef struct Mesh {
   bool sequence;
 } Mesh;
 
-// The model of PATH.dt in the sources, up to pass simplify, in float64; define ends with NULL, or is
-// NULL. NULL after a message.
+// The model of PATH.dt in the sources, up to pass simplify, in float64; define ends with NULL, or
+// is NULL. NULL after a message.
 Module *mesh_compile(Arena *a, const char *path, const char *const *define);
-// The same in the global form on a mesh, verified. *exact (may be NULL): its plans were proved to be
-// least ones. *refused (may be NULL): rightly so, as it has no products, or the sequence is odd.
-Module *mesh_shard(Arena *a, const char *path, const char *const *define, const Mesh *k, bool *exact,
-                   bool *refused);
+// The same in the global form on a mesh, verified. *exact (may be NULL): its plans were proved to
+// be least ones. *refused (may be NULL): rightly so, as it has no products, or the sequence is odd.
+Module *mesh_shard(Arena *a, const char *path, const char *const *define, const Mesh *k,
+                   bool *exact, bool *refused);
 double mesh_now(void); // seconds
 
 #endif
