@@ -140,18 +140,16 @@ static void set_axis(Sharder *z, uint32_t a) {
   z->traffic = z->sequence ? COST_FIFTH : COST_SIXTH;
 }
 
-// Positions of the data's sequences; 0: there are none.
+// The longest sequence.
 static int64_t positions(const Sharder *z) {
-  for (int e = 0; e < NENTRY; e++) {
-    const Fn *f = entry_fn(z->m, (Entry)e);
-    for (uint32_t i = 0; f && i < f->arg.n && i < z->m->ndata; i++) {
-      const Value *v = &f->value.at[f->arg.at[i]];
-      for (uint32_t d = 0; d < v->rank; d++)
-        if (z->class.sequence[class_of_dim(&z->class, z->m->entry[e], f->arg.at[i], d)])
-          return v->extent[d];
-    }
-  }
-  return 0;
+  int64_t most = 0;
+  for (Id fn = 0; fn < z->m->fn.n; fn++)
+    for (Id v = 0; v < z->m->fn.at[fn].value.n; v++)
+      for (uint32_t d = 0; d < z->m->fn.at[fn].value.at[v].rank; d++) {
+        int64_t n = z->m->fn.at[fn].value.at[v].extent[d];
+        if (n > most && z->class.sequence[class_of_dim(&z->class, fn, v, d)]) most = n;
+      }
+  return most;
 }
 
 // What a stack carries is to be cut along the sequence, within the blocks of context ranks.

@@ -151,6 +151,7 @@ typedef struct Level {
   VEC(Var) var;
   VEC(Cluster) cluster;
   uint32_t combo[MAX_AXIS]; // of the variables, once solved
+  uint32_t course; // the order of items that did best so far
   void **emitted; // shard_emit.c: for each cluster, what its bodies hand on
 } Level;
 

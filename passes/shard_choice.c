@@ -496,13 +496,17 @@ static uint32_t sequence_dim(const Sharder *z, const Level *l, const Var *v) {
 }
 
 // What a stack carries is whole on a model axis, or cut along the sequence where that is asked for.
-// (A cut along its features saves a reduction once, and doubles their number in every layer.)
+// (A cut along its features saves a reduction once, and doubles their number in every layer.) What all
+// its layers read, but for parameters, is whole or cut along the sequence, and what they add to is
+// that or partial.
 static bool candidate(const Sharder *z, const Level *l, const Var *v, Shard t) {
+  const Slot *outer = &l->around->slot.at[v->outer];
+  bool along = t.kind == SHARD_SPLIT && t.dim == sequence_dim(z, l, v);
   if (t.kind == SHARD_PARTIAL) return v->kind == VAR_ACC && t.op == RED_SUM;
-  if (v->kind == VAR_IN && l->around->slot.at[v->outer].whole) return t.kind == SHARD_WHOLE;
-  if (v->kind != VAR_CARRY || z->context) return true;
-  uint32_t d = z->sequence ? sequence_dim(z, l, v) : MAX_RANK;
-  return d == MAX_RANK ? t.kind == SHARD_WHOLE : t.kind == SHARD_SPLIT && t.dim == d;
+  if (v->kind == VAR_IN && outer->whole) return t.kind == SHARD_WHOLE;
+  if (outer->still || outer->param != NONE || v->kind == VAR_OUT) return true;
+  if (v->kind != VAR_CARRY || z->context) return t.kind == SHARD_WHOLE || along;
+  return z->sequence && sequence_dim(z, l, v) < MAX_RANK ? along : t.kind == SHARD_WHOLE;
 }
 
 static void var_types(Sharder *z, Level *l) {

@@ -15,7 +15,7 @@
 
 #include <stdlib.h>
 
-enum { BEAM = 48, STATES = 30000, KEPT = 48, MENDS = 32 };
+enum { FEW = 48, MORE = 1200, MANY = 30000, KEPT = 48, MENDS = 32 };
 
 // The types in which a slot is at hand, and those in which it is asked for.
 typedef struct Set {
@@ -716,20 +716,28 @@ static void find_course(Search *s, uint32_t which) {
   find_bounds(s);
 }
 
-// Few states on each course, then more on each, then many on that which took fewest.
+static bool follow(Search *s, Course *c, uint32_t which, uint32_t keep, Plan *plan) {
+  s->c = c;
+  if (!c->order) find_course(s, which);
+  const State *end = run(s, keep);
+  if (end) take(s, end, plan);
+  return plan->exact = s->exact;
+}
+
+// Few states on the course that did best last time, for a plan to hold others against; then more on
+// each; then many on the one that took fewest.
 static void search(Search *s, Plan *plan) {
   Course course[ORDERS] = {{0}};
-  uint32_t best = 0;
-  for (uint32_t keep = BEAM; keep <= STATES; keep *= 25)
-    for (uint32_t i = 0; i < ORDERS && !plan->exact; i++) {
-      if (keep > BEAM * 25 && i != best) continue;
-      s->c = &course[i];
-      if (!course[i].order) find_course(s, i);
-      const State *end = run(s, keep);
-      if (end) take(s, end, plan);
-      plan->exact = s->exact;
-      if (keep > BEAM && course[i].made < course[best].made) best = i;
-    }
+  uint32_t first = s->l->course, best = first;
+  if (follow(s, &course[first], first, FEW, plan)) return;
+  for (uint32_t k = 0; k < ORDERS; k++) {
+    uint32_t i = (first + k) % ORDERS;
+    bool exact = follow(s, &course[i], i, MORE, plan);
+    if (exact || course[i].made < course[best].made) best = i;
+    if (exact) break;
+  }
+  s->l->course = best;
+  if (!plan->exact) follow(s, &course[best], best, MANY, plan);
 }
 
 Plan level_solve(Sharder *z, Level *l, const uint32_t *var) {

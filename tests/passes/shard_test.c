@@ -1,6 +1,6 @@
 // Pass shard on small examples and on the models of tests/gradient, in float64: the entries compute
-// on the ranks of each mesh what one rank does. Arguments: only the models whose names have one of
-// them.
+// on the ranks of each mesh what one rank does. Arguments: `all` meshes, or only the models
+// whose names have one of them.
 #include <stdlib.h>
 
 #include "ir/verify.h"
@@ -91,23 +91,25 @@ static bool check_small(const char *name, const char *const *define, const Mesh 
   return ok || refused;
 }
 
-static bool asked(const char *name, int argc, char **argv) {
-  bool found = argc < 2;
+// Whether model number i is to be run on mesh k of n: without arguments each is on a third of them,
+// with `all` on all, or with names only those models, on all.
+static bool asked(const char *name, int i, int k, int argc, char **argv) {
+  bool found = argc < 2 ? (i + k) % 3 == 0 : !strcmp(argv[1], "all");
   for (int j = 1; j < argc; j++) found |= strstr(name, argv[j]) != NULL;
   return found;
 }
 
-// The models of tests/gradient, which have every layer of the standard library, each on one of
-// three meshes in turn.
-static int check_models(int argc, char **argv, int *n) {
+// Models that are made for this, and those of tests/gradient, which have every layer of the standard
+// library.
+static int check_models(const char *dir, int argc, char **argv, int *n) {
   static char file[256][256];
-  const Mesh *some[] = {&mesh[0], &mesh[1], &mesh[3]};
-  int bad = 0, files = list_files(SOURCE_DIR "/tests/gradient/models", ".dt", file, 256);
+  int bad = 0, files = list_files(str_printf(SOURCE_DIR "/%s", dir), ".dt", file, 256);
   for (int i = 0; i < files; i++) {
-    const char *name = str_printf("tests/gradient/models/%.*s", (int)strlen(file[i]) - 3, file[i]);
-    for (int k = 0; k < 3; k++) {
-      if (!asked(name, argc, argv) || (argc < 2 && k != i % 3)) continue;
-      bad += !check_small(name, NULL, some[k]);
+    const char *name = str_printf("%s/%.*s", dir, (int)strlen(file[i]) - 3, file[i]);
+    for (int k = 0; k < MESHES; k++) {
+      bool simple = !strcmp(dir, "tests/gradient/models");
+      if (!asked(name, i, k, argc, argv) || (simple && argc < 2 && k >= 3)) continue;
+      bad += !check_small(name, NULL, &mesh[k]);
       ++*n;
     }
   }
@@ -118,13 +120,12 @@ int main(int argc, char **argv) {
   int bad = 0, n = 0;
   for (int i = 0; i < SMALL; i++)
     for (int k = 0; k < MESHES; k++) {
-      if (!asked(small[i].name, argc, argv) ||
-          (mesh[k].cp > 1 && !strcmp(small[i].name, "examples/mlp")))
-        continue;
+      if (!asked(small[i].name, i, k, argc, argv)) continue;
       n++;
       bad += !check_small(small[i].name, small[i].define, &mesh[k]);
     }
-  bad += check_models(argc, argv, &n);
+  bad += check_models("tests/passes/shard", argc, argv, &n);
+  bad += check_models("tests/gradient/models", argc, argv, &n);
   printf("%d of %d fail\n", bad, n);
   return bad || !n;
 }

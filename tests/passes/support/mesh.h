@@ -16,7 +16,8 @@ typedef struct Mesh {
 // is NULL. NULL after a message.
 Module *mesh_compile(Arena *a, const char *path, const char *const *define);
 // The same in the global form on a mesh, verified. *exact (may be NULL): its plans were proved to
-// be least ones. *refused (may be NULL): rightly so, as it has no products, or the sequence is odd.
+// be least ones. *refused (may be NULL): rightly so, as it has no products or no
+// sequence, or an odd one.
 Module *mesh_shard(Arena *a, const char *path, const char *const *define, const Mesh *k,
                    bool *exact, bool *refused);
 double mesh_now(void); // seconds
