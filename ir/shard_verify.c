@@ -203,8 +203,9 @@ static bool param_ok(Check *c, const Param *q) {
   return ok;
 }
 
-// Arguments named as parameters lie as those do, `grad.` ones too (or are partial sums, where the
-// parameter is whole), all others are whole, as are the results.
+// The update is of pieces of any parameter, and whole. Else arguments named as parameters lie as
+// those do, `grad.` ones too (or are partial sums, where the parameter is whole), all others are
+// whole, as are the results.
 static bool entry_ok(Check *c, Entry e) {
   const Module *m = c->m;
   c->f = &m->fn.at[m->entry[e]];
@@ -212,7 +213,7 @@ static bool entry_ok(Check *c, Entry e) {
     for (uint32_t i = 0; i < c->f->arg.n; i++) {
       const Value *v = value_at(c, c->f->arg.at[i]);
       Shard want = shard_whole(), is = v->shard[c->axis];
-      for (uint32_t j = 0; j < m->param.n; j++) {
+      for (uint32_t j = 0; j < m->param.n && e != ENTRY_UPDATE; j++) {
         bool grad = !strncmp(v->name, "grad.", 5) && !strcmp(v->name + 5, m->param.at[j].name);
         if (v->name != m->param.at[j].name && !grad) continue;
         want = m->param.at[j].shard[c->axis];
