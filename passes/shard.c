@@ -140,14 +140,14 @@ static void set_axis(Sharder *z, uint32_t a) {
   z->traffic = z->sequence ? COST_FIFTH : COST_SIXTH;
 }
 
-// The longest sequence.
-static int64_t positions(const Sharder *z) {
+// The longest sequence that does not divide over `ranks`.
+static int64_t positions(const Sharder *z, int64_t ranks) {
   int64_t most = 0;
   for (Id fn = 0; fn < z->m->fn.n; fn++)
     for (Id v = 0; v < z->m->fn.at[fn].value.n; v++)
       for (uint32_t d = 0; d < z->m->fn.at[fn].value.at[v].rank; d++) {
         int64_t n = z->m->fn.at[fn].value.at[v].extent[d];
-        if (n > most && z->class.sequence[class_of_dim(&z->class, fn, v, d)]) most = n;
+        if (n > most && n % ranks && z->class.sequence[class_of_dim(&z->class, fn, v, d)]) most = n;
       }
   return most;
 }
@@ -159,7 +159,7 @@ static bool refuse_sequence(const Sharder *z) {
   diag_error(
       z->m->src, 0,
       "--sequence-parallel: a sequence of %lld does not divide over %lld ranks of --tp and --cp",
-      (long long)positions(z), (long long)n);
+      (long long)positions(z, n), (long long)n);
   return false;
 }
 
