@@ -22,15 +22,19 @@ END
 chmod +x agent
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
+# Bytes that came to the first host over the link so far.
+came() { ip netns exec "${hosts[0]}" cat /sys/class/net/veth0/statistics/rx_bytes; }
+
 on_hosts() {
   local mpi=$1 n=$2
   shift 2
   if [ "$mpi" = openmpi ]; then
-    ./agent 10.77.0.1 timeout 100 mpirun.openmpi -H 10.77.0.1:$n,10.77.0.2:$n --bind-to none --mca plm_rsh_agent "$PWD/agent" \
+    ./agent 10.77.0.1 timeout 600 mpirun.openmpi -H 10.77.0.1:$n,10.77.0.2:$n --bind-to none --mca plm_rsh_agent "$PWD/agent" \
       --mca pml ob1 --mca btl self,vader,tcp --mca btl_tcp_if_include 10.77.0.0/24 --mca oob_tcp_if_include 10.77.0.0/24 \
       --mca mpi_yield_when_idle 1 "$@"
   else
-    ./agent 10.77.0.1 timeout 100 mpirun.mpich -launcher ssh -launcher-exec "$PWD/agent" \
+    # Memory that processes share does not end at a namespace: UCX, below this MPICH, would go by that.
+    UCX_TLS=tcp,self UCX_NET_DEVICES=veth0 ./agent 10.77.0.1 timeout 600 mpirun.mpich -launcher ssh -launcher-exec "$PWD/agent" \
       -hosts 10.77.0.1:$n,10.77.0.2:$n -iface veth0 "$@"
   fi
 }
