@@ -78,7 +78,7 @@ static void check_entry(const Host *h, Entry e) {
     BUG("%s is not one kernel", f->name);
   while (n < f->arg.n && host_rank_arg(h->m, &f->value.at[f->arg.at[n]])) n++;
   if (f->arg.n != n) BUG("%s has %u arguments, expected %u", f->name, f->arg.n, n);
-  if (e == ENTRY_COUNT || e == ENTRY_STEP || e == ENTRY_EVAL) check_arg(h, e, nd, "first");
+  if (e == ENTRY_COUNT || e == ENTRY_STEP || e == ENTRY_EVAL) check_arg(h, e, nd, "$first");
   if (e == ENTRY_UPDATE) check_arg(h, e, 0, "lr");
 }
 

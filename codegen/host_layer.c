@@ -16,7 +16,7 @@ void host_find_layered(HostFn *x) {
   for (uint32_t i = 0; i < x->h->m->param.n; i++) {
     const Param *p = &x->h->m->param.at[i];
     if (x->h->params->param[i].stack == NONE) continue;
-    Id v = value_find(x->f, p->name), g = value_find(x->f, str_printf("grad.%s", p->name));
+    Id v = value_find(x->f, p->name), g = value_find(x->f, str_printf("$grad.%s", p->name));
     if (v != NONE) x->params[v] = i + 1;
     if (g != NONE) x->grads[g] = i + 1;
   }

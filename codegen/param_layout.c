@@ -4,7 +4,7 @@
 #include "codegen/kernel.h"
 
 static Str region_name(const Param *p, bool grad) {
-  return grad ? str_printf("grad.%s", p->name) : p->name;
+  return grad ? str_printf("$grad.%s", p->name) : p->name;
 }
 
 // "blocks" of "blocks.*.attn.qkv.weight"
@@ -214,7 +214,7 @@ const Value *param_gradient(const Module *m, const ParamLayout *l, uint32_t para
   const Piece *p = &l->piece[param];
   if (!m->chunk.n) {
     const Fn *f = m->entry[ENTRY_STEP] == NONE ? NULL : &m->fn.at[m->entry[ENTRY_STEP]];
-    Id v = f ? value_find(f, str_printf("grad.%s", m->param.at[p->param].name)) : NONE;
+    Id v = f ? value_find(f, str_printf("$grad.%s", m->param.at[p->param].name)) : NONE;
     return v == NONE ? NULL : &f->value.at[v];
   }
   uint32_t base = 0;

@@ -61,10 +61,10 @@ static bool exchange(void *world, const Fn *f, const Stmt *s, Tensor *to, const 
 // Where argument `name` of an entry lives.
 static void *place(const DtCall *c, Str name, uint32_t position) {
   const Module *m = oracle->m;
-  static const char gradient[] = "grad.";
-  if (!strcmp(name, "first")) return (void *)&c->first;
-  if (!strcmp(name, "batch")) return (void *)&c->batch;
-  if (!strncmp(name, "total.", 6)) return (double *)c->total + atoi(name + 6);
+  static const char gradient[] = "$grad.";
+  if (!strcmp(name, "$first")) return (void *)&c->first;
+  if (!strcmp(name, "$batch")) return (void *)&c->batch;
+  if (!strncmp(name, "$total.", 7)) return (double *)c->total + atoi(name + 7);
   bool grad = !strncmp(name, gradient, sizeof gradient - 1);
   const char *rest = grad ? name + sizeof gradient - 1 : name;
   for (uint32_t p = 0; p < m->param.n; p++)

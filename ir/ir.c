@@ -307,7 +307,7 @@ void fn_comp(Module *m, Fn *f, Id lhs, const Id *sub, bool acc, Red red, const I
 }
 
 Str rank_arg_name(const Module *m, uint32_t axis) {
-  return str_printf("rank.%s", m->axis.at[axis].name);
+  return str_printf("$rank.%s", m->axis.at[axis].name);
 }
 
 Fn *entry_fn(Module *m, Entry e) { return m->entry[e] == NONE ? NULL : &m->fn.at[m->entry[e]]; }

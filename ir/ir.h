@@ -295,18 +295,19 @@ typedef struct Train {
 
 // What the training program calls, made by passes from the model's loss. Names of arguments are
 // fixed, so that host code finds them: data arguments first (the model's names, leading extent the
-// microbatch), then the int scalars `first` (number of the microbatch's first sample in the batch)
-// and `batch` (samples in the global batch; later ones are padding), then real scalars `total.N`,
-// then parameters by name (in Module.param order), then INOUT `grad.PARAM` in that order.
+// microbatch), then the int scalars `$first` (number of the microbatch's first sample in the batch)
+// and `$batch` (samples in the global batch; later ones are padding), then real scalars `$total.N`,
+// then parameters by name (in Module.param order), then INOUT `$grad.PARAM` in that order. What begins
+// with `$` is a name that no model can write.
 // What a program has at most; runtime/program.h has room for as many.
 enum { MAX_DATA = 8, MAX_METRICS = 32, MAX_TOTALS = 64 };
 typedef enum Entry {
   ENTRY_LOSS, // frontend: (data, params) -> loss, metrics...   one batch, training
   ENTRY_EVAL_LOSS, // the same with training = 0
   ENTRY_SAMPLE, // (tokens[1, T], params) -> logits[1, T, V], if the model has logits
-  ENTRY_COUNT, // batch: (data, first, batch) -> total.0 ...    of one microbatch, to be added up
-  ENTRY_STEP, // differentiate: (data, first, batch, totals, params, inout grads) -> loss, metrics
-  ENTRY_EVAL, // batch: (data, first, batch, totals, params) -> loss, metrics
+  ENTRY_COUNT, // batch: (data, $first, $batch) -> totals   of one microbatch, to be added up
+  ENTRY_STEP, // differentiate: (data, $first, $batch, totals, params, inout grads) -> loss, metrics
+  ENTRY_EVAL, // batch: (data, $first, $batch, totals, params) -> loss, metrics
   ENTRY_UPDATE, // optimizer: of any UPDATE_PIECE elements, passes/optimizer.c
   NENTRY
 } Entry;
@@ -319,10 +320,10 @@ typedef struct Piece {
   Id param; // Module.param
   int64_t first, count;
 } Piece;
-// A part of the step that one stage runs. Its functions take the data arguments, `first`, `batch` and
-// totals, then what they receive (`in.X`) and what is kept with the microbatch (`slot.X`), then the
-// chunk's parameters in the order of `piece`, then (BACKWARD and WEIGHTS) INOUT `grad.PARAM` in that
-// order. They return what is kept (`slot.X`), then what is sent (`out.X`), then (the last chunk's
+// A part of the step that one stage runs. Its functions take the data arguments, `$first`, `$batch` and
+// totals, then what they receive (`$in.X`) and what is kept with the microbatch (`$slot.X`), then the
+// chunk's parameters in the order of `piece`, then (BACKWARD and WEIGHTS) INOUT `$grad.PARAM` in that
+// order. They return what is kept (`$slot.X`), then what is sent (`$out.X`), then (the last chunk's
 // FORWARD and EVAL) the loss and metrics. What chunk c sends forward is what chunk c + 1 receives, in
 // the same order; what it sends backward, what chunk c - 1 does.
 typedef enum ChunkPart { CHUNK_FORWARD, CHUNK_BACKWARD, CHUNK_WEIGHTS, CHUNK_EVAL, NCHUNK_PART } ChunkPart;
@@ -404,7 +405,7 @@ Stmt *fn_stmt(Module *m, Fn *f, StmtKind kind, Id loc); // appended, zeroed; val
 void fn_comp(Module *m, Fn *f, Id lhs, const Id *sub, bool acc, Red red, const Index *index,
              uint32_t nfree, uint32_t nindex, Id body, Id loc);
 Fn *entry_fn(Module *m, Entry e); // NULL where absent
-Str rank_arg_name(const Module *m, uint32_t axis); // "rank.tp": a function's int scalar, in the local form
+Str rank_arg_name(const Module *m, uint32_t axis); // "$rank.tp": a function's int scalar, in the local form
 Id fn_find(const Module *m, Str name); // NONE where absent
 Id value_find(const Fn *f, Str name); // NONE where absent
 

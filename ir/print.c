@@ -77,7 +77,8 @@ bool ir_reserved(const char *w) {
 static bool word_char(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
 static bool plain_name(Str s) {
-  if (!s || ir_reserved(s) || !(isalpha((unsigned char)*s) || *s == '_')) return false;
+  if (!s || ir_reserved(s)) return false;
+  if (*s == '$' ? !word_char(*++s) : !isalpha((unsigned char)*s) && *s != '_') return false;
   while (word_char(*s)) s++;
   while (*s == '.') {
     s++;

@@ -307,8 +307,8 @@ static void check_root(Checker *c, Id fn, int entry) {
     arg[i] = (ValueFact){any_int32, NONE};
     Id k = entry < 0 ? NONE : data_argument(c, (Entry)entry, i);
     if (k != NONE) arg[i] = (ValueFact){{c->data[k].lo, c->data[k].hi - 1}, k};
-    else if (entry >= 0 && v->rank == 0 && !strcmp(v->name, "first")) arg[i].range.lo = 0;
-    else if (entry >= 0 && v->rank == 0 && !strcmp(v->name, "batch")) arg[i].range.lo = 1;
+    else if (entry >= 0 && v->rank == 0 && !strcmp(v->name, "$first")) arg[i].range.lo = 0;
+    else if (entry >= 0 && v->rank == 0 && !strcmp(v->name, "$batch")) arg[i].range.lo = 1;
     for (uint32_t a = 0; c->m->spmd && a < c->m->axis.n; a++)
       if (v->rank == 0 && v->name == rank_arg_name(c->m, a))
         arg[i].range = (Interval){0, c->m->axis.at[a].size - 1};

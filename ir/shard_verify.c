@@ -214,7 +214,7 @@ static bool entry_ok(Check *c, Entry e) {
       const Value *v = value_at(c, c->f->arg.at[i]);
       Shard want = shard_whole(), is = v->shard[c->axis];
       for (uint32_t j = 0; j < m->param.n && e != ENTRY_UPDATE; j++) {
-        bool grad = !strncmp(v->name, "grad.", 5) && !strcmp(v->name + 5, m->param.at[j].name);
+        bool grad = !strncmp(v->name, "$grad.", 6) && !strcmp(v->name + 6, m->param.at[j].name);
         if (v->name != m->param.at[j].name && !grad) continue;
         want = m->param.at[j].shard[c->axis];
         if (grad && want.kind == SHARD_WHOLE && is.kind == SHARD_PARTIAL && is.op == RED_SUM)

@@ -30,9 +30,10 @@ static Token *push(Lexer *x, int kind, const char *start) {
   return &x->out->at[x->out->n - 1];
 }
 
-// word ('.' (word | '*'))*
+// '$'? word ('.' (word | '*'))*
 static void name(Lexer *x) {
   const char *start = x->p;
+  if (*x->p == '$') x->p++;
   while (word_char(peek(x, 0))) x->p++;
   while (peek(x, 0) == '.' && (word_char(peek(x, 1)) || peek(x, 1) == '*')) {
     x->p++;
@@ -157,7 +158,7 @@ bool tokenize(Arena *a, Sources *s, uint32_t file, const char *text, size_t n, T
     else if (c == ' ' || c == '\t' || c == '\r') x.p++;
     else if (c == '#')
       while (x.p < x.end && *x.p != '\n') x.p++;
-    else if (isalpha((unsigned char)c) || c == '_') name(&x);
+    else if (isalpha((unsigned char)c) || c == '_' || (c == '$' && word_char(peek(&x, 1)))) name(&x);
     else if (isdigit((unsigned char)c)) ok = number(&x);
     else if (c == '"') ok = string(&x);
     else ok = punct(&x);

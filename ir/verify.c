@@ -662,16 +662,16 @@ static bool entry_ok(Verifier *v, Entry e) {
   // Before batch a loss knows nothing of the microbatch, nor does a step made of such a loss.
   bool loss = e == ENTRY_LOSS || e == ENTRY_STEP;
   bool batched =
-      !loss || (at < v->f->arg.n && v->f->value.at[v->f->arg.at[at]].name == str_intern("first"));
+      !loss || (at < v->f->arg.n && v->f->value.at[v->f->arg.at[at]].name == str_intern("$first"));
   if (batched && e != ENTRY_EVAL_LOSS && e != ENTRY_SAMPLE) {
-    if (!arg_is(v, at++, str_intern("first"), ROLE_IN, DT_I32, 0)) return false;
-    if (!arg_is(v, at++, str_intern("batch"), ROLE_IN, DT_I32, 0)) return false;
+    if (!arg_is(v, at++, str_intern("$first"), ROLE_IN, DT_I32, 0)) return false;
+    if (!arg_is(v, at++, str_intern("$batch"), ROLE_IN, DT_I32, 0)) return false;
   }
   bool totals = batched && count && (loss || e == ENTRY_EVAL);
   for (uint32_t i = 0; totals && i < count->result.n; i++)
-    if (!arg_is(v, at++, str_printf("total.%u", i), ROLE_IN, NDTYPE, 0)) return false;
+    if (!arg_is(v, at++, str_printf("$total.%u", i), ROLE_IN, NDTYPE, 0)) return false;
   if (e != ENTRY_COUNT && !params_are(v, &at, "", ROLE_IN)) return false;
-  if (e == ENTRY_STEP && !params_are(v, &at, "grad.", ROLE_INOUT)) return false;
+  if (e == ENTRY_STEP && !params_are(v, &at, "$grad.", ROLE_INOUT)) return false;
   at = skip_rank_args(v, at);
   if (at != v->f->arg.n) return fail(v, "it takes %u arguments, callers give %u", v->f->arg.n, at);
   if (e == ENTRY_COUNT) results = v->f->result.n;

@@ -48,8 +48,8 @@ static void need_scalars(Rewrite *w) {
   w->changed = true;
   if (w->first != NONE) return;
   Fn *f = fn_of(w);
-  w->first = fn_value(w->m, f, str_intern("first"), DT_I32, NULL, 0, ROLE_IN, f->loc);
-  w->batch = fn_value(w->m, f, str_intern("batch"), DT_I32, NULL, 0, ROLE_IN, f->loc);
+  w->first = fn_value(w->m, f, str_intern("$first"), DT_I32, NULL, 0, ROLE_IN, f->loc);
+  w->batch = fn_value(w->m, f, str_intern("$batch"), DT_I32, NULL, 0, ROLE_IN, f->loc);
 }
 
 static Id read_first(Rewrite *w) {
@@ -165,7 +165,7 @@ static void emit_sum(Rewrite *w, const Stmt *s, Id lhs, bool acc, Id body) {
 }
 
 static Id new_total(Rewrite *w, Dtype type, Id loc) {
-  Str name = str_printf("total.%u", w->total.n);
+  Str name = str_printf("$total.%u", w->total.n);
   Id t = fn_value(w->m, fn_of(w), name, type, NULL, 0, ROLE_LOCAL, loc);
   PUSH(w->m->arena, w->total, t);
   return t;
@@ -543,7 +543,7 @@ static void take_totals(Rewrite *w, uint32_t before, uint32_t after) {
   for (uint32_t i = 0; i < w->total.n; i++) f->value.at[w->total.at[i]].name = str_intern("");
   for (uint32_t i = 0; i < before + w->total.n + after; i++) {
     bool own = i >= before && i - before < w->total.n;
-    Str name = str_printf("total.%u", i);
+    Str name = str_printf("$total.%u", i);
     if (own) {
       Id t = w->total.at[i - before];
       f->value.at[t].name = name;

@@ -376,7 +376,7 @@ bool pass_differentiate(Module *m) {
     Id v = value_find(f, m->param.at[p].name);
     CHECK(v != NONE && f->value.at[v].role == ROLE_IN);
     d.varied[v] = true;
-    d.into[v] = value_like(m, f, v, str_printf("grad.%s", m->param.at[p].name), ROLE_INOUT);
+    d.into[v] = value_like(m, f, v, str_printf("$grad.%s", m->param.at[p].name), ROLE_INOUT);
   }
   Form one = form_of(&d, f->result.at[0], ex_real(m, 1.0), f->loc);
   PUSH(m->arena, d.adj[f->result.at[0]].form, one);

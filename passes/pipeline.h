@@ -28,7 +28,7 @@ typedef struct Cut {
   Module *m;
   Id fn;
   uint32_t nchunk;
-  uint32_t nlead, ntrail; // arguments that all chunks get: data, first, batch, totals; rank.tp
+  uint32_t nlead, ntrail; // arguments that all chunks get: data, first, batch, totals; $rank.tp
   VEC(Task) task; // by statement
   VEC(Held) held; // by value
   Id *def; // by value: the statement that defines it (the last += of an accumulator), or NONE

@@ -94,7 +94,7 @@ static bool passes(const Emit *e, Id v, const char *way) {
   if (!t || t->free || is_held(e->c, v) || is_uniform(e->c, v)) return false;
   uint64_t below = bit(e->k) - 1, here = bit(e->k), above = ~below & ~here;
   uint64_t back = back_needs(e->n, v);
-  bool forward = t->phase == PHASE_F, in = !strcmp(way, "in"), out = !strcmp(way, "out");
+  bool forward = t->phase == PHASE_F, in = !strcmp(way, "$in"), out = !strcmp(way, "$out");
   if (e->phase == PHASE_F) {
     // Of the backward pass, chunks from the one that makes it on.
     uint64_t all = e->n->need[PHASE_F][v] | (back & ~(bit(t->chunk) - 1));
@@ -127,9 +127,9 @@ static void add_arguments(Emit *e) {
     e->map[f->arg.at[i]] = add(e, f->arg.at[i], NULL, ROLE_IN);
   uint32_t n = f->value.n;
   for (Id v = 0; v < n; v++)
-    if (passes(e, v, "in")) e->map[v] = add(e, v, "in", ROLE_IN);
+    if (passes(e, v, "$in")) e->map[v] = add(e, v, "$in", ROLE_IN);
   for (Id v = 0; v < n; v++)
-    if (reads_slot(e, v)) e->map[v] = add(e, v, "slot", ROLE_IN);
+    if (reads_slot(e, v)) e->map[v] = add(e, v, "$slot", ROLE_IN);
 }
 
 static void add_pieces(Emit *e, bool grads) {
@@ -151,7 +151,7 @@ static void add_pieces(Emit *e, bool grads) {
     Value v = cut_fn(e->c)->value.at[like];
     memcpy(extent, v.extent, sizeof extent);
     if (q->nstack) extent[0] = p->count;
-    Str name = grads ? str_printf("grad.%s", q->name) : q->name;
+    Str name = grads ? str_printf("$grad.%s", q->name) : q->name;
     id = fn_value(e->m, &e->m->fn.at[e->fn], name, v.type, extent, v.rank,
                   grads ? ROLE_INOUT : ROLE_IN, v.loc);
     memcpy(e->m->fn.at[e->fn].value.at[id].shard, v.shard, sizeof v.shard);
@@ -164,7 +164,7 @@ static void need_local(Id v, void *ctx) {
   Emit *e = ctx;
   if (e->map[v] != NONE) return;
   if (is_held(e->c, v)) BUG("%s: a chunk without its parameter", cut_fn(e->c)->value.at[v].name);
-  const char *prefix = passes(e, v, "slot") ? "slot" : passes(e, v, "out") ? "out" : NULL;
+  const char *prefix = passes(e, v, "$slot") ? "$slot" : passes(e, v, "$out") ? "$out" : NULL;
   e->map[v] = add(e, v, prefix, ROLE_LOCAL);
 }
 
@@ -222,9 +222,9 @@ static void add_result(Emit *e, Id v, const char *prefix) {
 static void add_results(Emit *e) {
   uint32_t n = cut_fn(e->c)->value.n;
   for (Id v = 0; v < n; v++)
-    if (passes(e, v, "slot")) add_result(e, v, "slot");
+    if (passes(e, v, "$slot")) add_result(e, v, "$slot");
   for (Id v = 0; v < n; v++)
-    if (passes(e, v, "out")) add_result(e, v, "out");
+    if (passes(e, v, "$out")) add_result(e, v, "$out");
   if (e->phase != PHASE_F || e->k != e->c->nchunk - 1) return;
   for (uint32_t i = 0; i < cut_fn(e->c)->result.n; i++)
     add_result(e, cut_fn(e->c)->result.at[i], NULL);

@@ -363,8 +363,8 @@ static void entry_arg(Build *b, const Body *body, const Fn *f, Id arg) {
   const Module *m = b->z->m;
   const Value *v = &f->value.at[arg];
   Slot *s = &b->l->slot.at[body->slot[arg]];
-  bool grad = !strncmp(v->name, "grad.", 5);
-  Str name = grad ? str_intern(v->name + 5) : v->name;
+  bool grad = !strncmp(v->name, "$grad.", 6);
+  Str name = grad ? str_intern(v->name + 6) : v->name;
   for (uint32_t i = 0; i < m->param.n; i++) {
     if (m->param.at[i].name != name) continue;
     s->param = i;

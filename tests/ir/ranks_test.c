@@ -11,7 +11,7 @@ enum { RANKS = 4 };
 
 static const char head[] =
     "module m\naxis tp 2\naxis cp 2\nspmd\n"
-    "func f(x: real[2, 3], rank.tp: int, rank.cp: int) -> (y: real[2, 3]) {\n";
+    "func f(x: real[2, 3], $rank.tp: int, $rank.cp: int) -> (y: real[2, 3]) {\n";
 
 typedef struct Run {
   Arena *a;
@@ -86,7 +86,7 @@ int main(void) {
   bad += gives("all_reduce max", "  y = all_reduce max cp x\n", max_cp);
   bad += gives("all_gather", "  r[i<3]: real = x[0, i]\n  y = all_gather tp r\n", gathered);
   bad += gives("all_to_all", "  y = all_to_all cp x\n", swapped);
-  bad += gives("rank", "  y[i<2, j<3] = real(rank.tp + 100 * rank.cp)\n", place);
+  bad += gives("rank", "  y[i<2, j<3] = real($rank.tp + 100 * $rank.cp)\n", place);
   bad += gives("reduce_scatter then all_gather is all_reduce",
                "  s: real[3] = reduce_scatter sum tp x\n  y = all_gather tp s\n", sum_tp);
   static const char two[] = "  t: real[2, 3] = all_reduce sum tp x\n  y = all_reduce sum cp t\n";

@@ -131,7 +131,7 @@ FiniteResult finite_check(const Module *loss_m, Id loss, const Module *step_m, I
   x.direction = calloc(lf->arg.n + 1, sizeof *x.direction);
   for (uint32_t i = 0; i < lf->arg.n; i++) {
     const Value *v = &lf->value.at[lf->arg.at[i]];
-    uint32_t g = arg_named(sf, str_printf("grad.%s", v->name));
+    uint32_t g = arg_named(sf, str_printf("$grad.%s", v->name));
     if (g == NONE) continue;
     x.gradient[i] = s.arg[g];
     x.direction[i] = tensor_like(v);

@@ -41,8 +41,8 @@ Activation activation_new(const Module *m, Id fn, const ArgOptions *o) {
     Tensor *t = a.arg[i] = tensor_like(v);
     uint64_t h = hash_name(v->name, mix(o->seed + 1));
     if (v->role == ROLE_INOUT && o->zero_inout) continue;
-    if (!strcmp(v->name, "first") && t->integer) continue;
-    if (!strcmp(v->name, "batch") && t->integer) t->integer[0] = (int32_t)m->train.batch;
+    if (!strcmp(v->name, "$first") && t->integer) continue;
+    if (!strcmp(v->name, "$batch") && t->integer) t->integer[0] = (int32_t)m->train.batch;
     else if (t->integer) fill_ints(m, v, i, h, t);
     else fill_reals(o, h, t);
   }

@@ -65,9 +65,9 @@ static void set_microbatch(Run *r, const Fn *f, int micro) {
     tensor_free(r->arg[i]);
     r->arg[i] = random_arg(r->whole, f, i, &rng);
     Str name = f->value.at[f->arg.at[i]].name;
-    if (!strcmp(name, "first")) r->arg[i]->integer[0] = 2 * micro;
-    if (!strcmp(name, "batch")) r->arg[i]->integer[0] = 3; // the second has a sample of padding
-    if (!strncmp(name, "total.", 6)) r->arg[i]->real[0] = 2.5;
+    if (!strcmp(name, "$first")) r->arg[i]->integer[0] = 2 * micro;
+    if (!strcmp(name, "$batch")) r->arg[i]->integer[0] = 3; // the second has a sample of padding
+    if (!strncmp(name, "$total.", 7)) r->arg[i]->real[0] = 2.5;
   }
 }
 
@@ -119,7 +119,7 @@ static bool run_chunk(Run *r, uint32_t chunk, ChunkPart part) {
   for (; n < r->nlead; n++) arg[n] = r->arg[n];
   for (; n < f->arg.n - np * (grads ? 2 : 1); n++) {
     Str name = f->value.at[f->arg.at[n]].name;
-    if (has_prefix(name, "in.")) arg[n] = nin < r->sent.n ? r->sent.at[nin++].t : NULL;
+    if (has_prefix(name, "$in.")) arg[n] = nin < r->sent.n ? r->sent.at[nin++].t : NULL;
     else arg[n] = kept(r, chunk, name);
     if (!arg[n]) return printf("%s: chunk %u: nobody sends %s\n", r->what, chunk, name), false;
   }
@@ -131,8 +131,8 @@ static bool run_chunk(Run *r, uint32_t chunk, ChunkPart part) {
   list_free(&r->sent);
   for (uint32_t i = 0, last = 0; i < f->result.n; i++) {
     Str name = f->value.at[f->result.at[i]].name;
-    if (has_prefix(name, "slot.")) list_add(&r->kept[chunk], name, result[i]);
-    else if (has_prefix(name, "out.")) list_add(&r->sent, name, result[i]);
+    if (has_prefix(name, "$slot.")) list_add(&r->kept[chunk], name, result[i]);
+    else if (has_prefix(name, "$out.")) list_add(&r->sent, name, result[i]);
     else {
       r->result[last++] = result[i]->real[0];
       tensor_free(result[i]);

@@ -379,10 +379,10 @@ static void type_args(Typing *t, Id fn, bool entry) {
   for (uint32_t i = 0; i < t->f->arg.n; i++) {
     Value *v = &t->f->value.at[t->f->arg.at[i]];
     const Param *home = NULL;
-    bool grad = !strncmp(v->name, "grad.", 5);
+    bool grad = !strncmp(v->name, "$grad.", 6);
     for (uint32_t p = 0; p < t->m->param.n; p++)
       if (v->name == t->m->param.at[p].name ||
-          (grad && !strcmp(v->name + 5, t->m->param.at[p].name)))
+          (grad && !strcmp(v->name + 6, t->m->param.at[p].name)))
         home = &t->m->param.at[p];
     if (entry && home) memcpy(v->shard, home->shard, sizeof v->shard);
     if (!entry && v->rank && !carried(t->m, fn, i) && v->role == ROLE_IN)
