@@ -1,107 +1,56 @@
 #!/usr/bin/env python3
 """Trains examples in fp64 in many layouts and compares each with one rank.
 
-    tests/layouts/layouts.py --dtc build/bin/dtc [--count 40] [--seed 1] [--all] [--ranks 1 2 3 4 6 8]
+    tests/layouts/layouts.py --dtc build/bin/dtc --all            # every legal layout of three examples
+    tests/layouts/layouts.py --dtc build/bin/dtc --count 40       # so many drawn ones of each
+    tests/layouts/layouts.py --dtc build/bin/dtc --model gpt2 --layout "tp=2 zero=1 micro=2 ranks=4"
 
-A layout is (tp, pp, cp, zero, accumulate, gather, schedule, microbatch, ranks); the rest of the
-ranks are data-parallel. --all takes every legal one in turn, otherwise --count are drawn, those
-first that cover a pair (axis, zero, schedule, kind of microbatch count) not met so far. Three
-steps of AdamW with eps 1e-4 are compared with one rank's:
-  loss, gradient norm    1e-11, relative
-  the first gradient, moments, roots of second moments
-                         Frobenius 1e-11 * max(its norm, gradient norm * sqrt(n / N))
-  weights                1e-11 * max(largest weight, learning rate)
-A coverage table and the worst differences are printed; any failure prints its commands.
+A layout is (tp, pp, cp, sequence-parallel, zero, accumulate, gather, zero-group, schedule, microbatch, ranks): all
+degrees that divide 1, 2, 3, 4, 6 and 8 ranks, and a microbatch for each kind that their number can be of: even,
+with a remainder, fewer than stages, fewer than ranks. equality.py has the criterion. Three steps are run; targets
+of every other run leave all but one data rank without a valid one, where the model's data allow for it.
+
+Layouts come in an order that meets every pair of (axis, zero, schedule, kind of microbatch count) early. A table
+says how often each was met, and the status is 1 if one that is legal was not, in --all, or if anything failed.
+Layouts that dtc refuses are counted, by what it says; any other message or status is a failure. --seconds N stops
+after so long, --jobs N runs N at a time.
 """
 import argparse
-import glob
+import concurrent.futures
 import itertools
-import json
-import math
 import os
 import random
 import shutil
 import struct
-import subprocess
 import sys
 import tempfile
+import time
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-STEPS, RATE, BATCH = 3, 1e-2, 12
-TRAIN = ["lr=1e-2", "warmup=0", "steps=10", "eps=1e-4", f"batch={BATCH}"]
-MODELS = {  # sizes are small, odd in places, and leave room for four stages
+import equality as eq
+
+BATCH = 12
+TRAIN = [f"lr={eq.RATE}", "warmup=0", "steps=10", "eps=1e-4", f"batch={BATCH}"]
+SIZES = {  # small, odd in places, with layers for four stages
     "gpt2": ["vocab=50", "context=16", "layers=4", "heads=4", "dim=16", "length=16"],
     "llama": ["vocab=48", "layers=4", "heads=4", "kv_heads=2", "dim=16", "hidden=24", "length=16"],
     "classifier": ["vocab=40", "length=16", "layers=4", "heads=2", "dim=16", "classes=5"],
 }
-SCHEDULES = ["gpipe", "1f1b", "interleaved:2", "zb"]
-FIELDS = ["tp", "pp", "cp", "zero", "accumulate", "gather", "schedule", "group", "micro", "ranks"]
 
 
-def options():
+def arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--dtc", required=True)
     p.add_argument("--count", type=int, default=40, help="layouts drawn for each model")
     p.add_argument("--all", action="store_true", help="every legal layout")
+    p.add_argument("--layout", help="this one, as a failure prints it")
     p.add_argument("--seed", type=int, default=1)
-    p.add_argument("--model", nargs="+", default=list(MODELS), choices=list(MODELS))
-    p.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 3, 4, 6, 8])
+    p.add_argument("--model", nargs="+", default=list(SIZES), choices=list(SIZES))
+    p.add_argument("--ranks", type=int, nargs="+", default=eq.RANKS)
     p.add_argument("--axes", nargs="*", default=["tp", "pp", "cp"], help="axes that may exceed 1")
-    p.add_argument("--keep", action="store_true", help="keep the folder of a failure")
+    p.add_argument("--jobs", type=int, default=1)
+    p.add_argument("--seconds", type=float, default=float("inf"))
+    p.add_argument("--keep", action="store_true", help="keep the folder")
     return p.parse_args()
-
-
-def legal(o):
-    """Every layout, as a dict of FIELDS."""
-    degree = {a: ([1, 2, 3, 4] if a in o.axes else [1]) for a in ("tp", "pp", "cp")}
-    degree["cp"] = [c for c in degree["cp"] if 16 % (2 * c) == 0]
-    for tp, pp, cp, world, zero in itertools.product(degree["tp"], degree["pp"], degree["cp"], o.ranks, range(4)):
-        if world % (tp * pp * cp):
-            continue
-        data = world // (tp * pp)  # ranks that share a parameter: (cp, dp)
-        for accumulate in ["once", "each"]:
-            if zero >= 2 and accumulate == "once":
-                continue
-            for schedule in SCHEDULES if pp > 1 else ["1f1b"]:
-                if schedule == "interleaved:2" and pp * 2 > 4:
-                    continue
-                for micro in [1, 2, 5, 12]:
-                    for group in [0] + ([2] if zero and data % 2 == 0 and data > 2 else []):
-                        for gather in ["each", "once"] if zero == 3 else ["each"]:
-                            yield dict(zip(FIELDS, (tp, pp, cp, zero, accumulate, gather, schedule, group, micro, world)))
-
-
-def kind(l):
-    """How the microbatches of a rank compare with the stages."""
-    dp = l["ranks"] // (l["tp"] * l["pp"] * l["cp"])
-    total = -(-BATCH // l["micro"])
-    mine = -(-total // dp)
-    if total < dp:
-        return "idle ranks"
-    if mine < l["pp"]:
-        return "fewer than stages"
-    if BATCH % l["micro"] or total % dp:
-        return "remainder"
-    return "even"
-
-
-def pairs(l):
-    dp = l["ranks"] // (l["tp"] * l["pp"] * l["cp"])
-    axes = [a for a in ("tp", "pp", "cp") if l[a] > 1] + (["dp"] if dp > 1 else [])
-    facts = axes + [f"zero {l['zero']}", kind(l)] + ([l["schedule"]] if l["pp"] > 1 else [])
-    return set(itertools.combinations(sorted(facts), 2))
-
-
-def draw(layouts, count, rng):
-    """Layouts in an order that meets new pairs as early as a sample of candidates allows."""
-    left, seen, out = list(layouts), set(), []
-    rng.shuffle(left)
-    while left and len(out) < count:
-        some = range(min(200, len(left)))
-        best = max(some, key=lambda i: len(pairs(left[i]) - seen))
-        seen |= pairs(left[best])
-        out.append(left.pop(best))
-    return out
 
 
 def write_data(folder, rng):
@@ -111,162 +60,149 @@ def write_data(folder, rng):
         tokens.append(state)
     with open(f"{folder}/tokens.bin", "wb") as f:
         f.write(struct.pack(f"<{len(tokens)}H", *tokens))
-    for name, shape, top in (("tokens", (40, 16), 40), ("labels", (40,), 5)):
-        head = f"{{'descr': '<i4', 'fortran_order': False, 'shape': {shape}, }}"
-        head += " " * (-(len(head) + 11) % 64) + "\n"
-        n = math.prod(shape)
-        with open(f"{folder}/{name}.npy", "wb") as f:
-            f.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode())
-            f.write(struct.pack(f"<{n}i", *(rng.randrange(top) for _ in range(n))))
+    tokens, labels = [rng.randrange(40) for _ in range(40 * 16)], [rng.randrange(5) for _ in range(40)]
+    for name in ("every", "few"):
+        os.mkdir(f"{folder}/{name}")
+        if name == "few":  # in file order, so that only the first rank of a batch has targets that count
+            labels = [y if i % BATCH == 0 else -100 for i, y in enumerate(labels)]
+        eq.npy(f"{folder}/{name}/tokens.npy", "<i4", (40, 16), struct.pack("<640i", *tokens))
+        eq.npy(f"{folder}/{name}/labels.npy", "<i4", (40,), struct.pack("<40i", *labels))
 
 
-def tensors(path):
-    """All tensors of a checkpoint's parts: 'params/name' or 'moment0/name' to a list of floats."""
-    out = {}
-    for part in sorted(glob.glob(f"{path}/*.safetensors")):
-        data = open(part, "rb").read()
-        n = struct.unpack("<Q", data[:8])[0]
-        for name, t in json.loads(data[8:8 + n]).items():
-            if name == "__metadata__":
-                continue
-            a, b = (8 + n + x for x in t["data_offsets"])
-            assert t["dtype"] == "F64", (name, t["dtype"])
-            out[name if "/" in name else f"params/{name}"] = struct.unpack(f"<{(b - a) // 8}d", data[a:b])
+def model_of(name, folder):
+    sizes = dict(d.split("=") for d in SIZES[name])
+    arrays = name == "classifier"
+    return eq.Model(name, f"{eq.ROOT}/examples/{name}.dt", SIZES[name] + TRAIN,
+                    [] if arrays else ["--data", f"{folder}/tokens.bin"], BATCH,
+                    ["--no-shuffle", "--data", f"{folder}/few"] if arrays else [], heads=int(sizes["heads"]), clip=1.0)
+
+
+def data_of(model, l, index):
+    """Arguments that say which data a run reads."""
+    if not model.few:
+        return []
+    return model.few if eq.data_ranks(l) > 1 and index % 2 else ["--no-shuffle", "--data", model.few[-1][:-3] + "every"]
+
+
+def order(every, rng, batch):
+    """Lists of layouts that share a program, in an order that meets new pairs as early as a sample of candidates
+    allows."""
+    builds = {}
+    for l in every:
+        builds.setdefault(eq.build_key(l), []).append(l)
+    left, seen, out = list(builds.values()), set(), []
+    rng.shuffle(left)
+    facts = [set().union(*(eq.pairs(l, batch) for l in b)) for b in left]
+    alive, missing = list(range(len(left))), set().union(*facts) if facts else set()
+    while missing - seen:
+        best = max(rng.sample(alive, min(200, len(alive))), key=lambda i: len(facts[i] - seen))
+        seen |= facts[best]
+        alive.remove(best)
+        out.append(left[best])
+    return out + [left[i] for i in alive]
+
+
+worker = {}  # of this process: its runner, and the runs on one rank
+
+
+def start_worker(dtc, folder):
+    worker["runner"] = eq.Runner(dtc, tempfile.mkdtemp(prefix="job-", dir=folder))
+    worker["base"] = {}
+
+
+def base_of(model, data):
+    key = (model.name, tuple(data))
+    if key not in worker["base"]:
+        worker["base"][key] = worker["runner"].train(model, dict(eq.ONE, micro=BATCH), "base", data)
+    return worker["base"][key]
+
+
+def check(model, build, first):
+    """Runs layouts that share a program: (layout, 'passed' | 'refused' | 'failed', the rest) of each."""
+    runner, out = worker["runner"], []
+    for i, l in enumerate(build):
+        runner.log = []
+        try:
+            data = data_of(model, l, first + i)
+            out.append((l, "passed", eq.differs(runner, model, base_of(model, data), l, data)))
+        except eq.Refused as e:
+            return out + [(rest, "refused", str(e)) for rest in build[i:]]
+        except eq.Failed as e:
+            out.append((l, "failed", f"{e}\n    " + "\n    ".join(runner.log)))
     return out
 
 
-class Failed(Exception):
-    pass
+def plan(o, folder, rng):
+    """(model, layouts that share a program), those first that meet new pairs."""
+    lists = []
+    for name in o.model:
+        model = model_of(name, folder)
+        if o.layout:
+            builds = [[eq.parse(o.layout)]]
+        else:
+            builds = order(eq.layouts(BATCH, o.ranks, o.axes), rng, BATCH)
+            builds = builds if o.all else [[rng.choice(b)] for b in builds[:o.count]]
+        lists.append([(model, b) for b in builds])
+    return [x for row in itertools.zip_longest(*lists) for x in row if x]
 
 
-class Runner:
-    def __init__(self, o, folder):
-        self.o, self.folder, self.programs, self.log = o, folder, {}, []
+def sweep(o, folder):
+    jobs, coverage = plan(o, folder, random.Random(o.seed)), {m: eq.Coverage() for m in o.model}
+    for model, build in jobs:
+        for l in build:
+            coverage[model.name].expect(l, model)
+    counts, refused, worst, end = {"passed": 0, "refused": 0, "failed": 0}, {}, (0.0, "nothing"), time.time() + o.seconds
 
-    def run(self, command):
-        self.log.append(" ".join(command))
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=self.folder)
-        if done.returncode:
-            raise Failed(f"exit status {done.returncode}: {done.stdout.strip()}")
-
-    def compile(self, model, l):
-        key = (model,) + tuple(l[f] for f in FIELDS[:-1])
-        if key not in self.programs:
-            out = f"train-{len(self.programs)}"
-            command = [self.o.dtc, f"{ROOT}/examples/{model}.dt", "--precision", "fp64", "-o", out]
-            for d in MODELS[model] + TRAIN + [f"microbatch={l['micro']}"]:
-                command += ["-D", d]
-            for axis in ("tp", "pp", "cp"):
-                if l[axis] > 1:
-                    command += [f"--{axis}", str(l[axis])]
-            if l["ranks"] > 1:
-                command += ["--zero", str(l["zero"]), "--accumulate", l["accumulate"]]
-                if l["zero"] == 3:
-                    command += ["--gather", l["gather"]]
-                if l["group"]:
-                    command += ["--zero-group", str(l["group"])]
-            if l["pp"] > 1:
-                command += ["--schedule", l["schedule"]]
-            self.run(command)
-            self.programs[key] = out
-        return f"./{self.programs[key]}"
-
-    def train(self, model, l, name):
-        """Runs STEPS steps; the log's records, and the state after the first and the last step, as
-        one rank writes it."""
-        program = self.compile(model, l)
-        data = [] if model == "classifier" else ["--data", "tokens.bin"]
-        for old in glob.glob(f"{self.folder}/{name}*"):
-            (shutil.rmtree if os.path.isdir(old) else os.remove)(old)
-        self.run([program, *data, "--ranks", str(l["ranks"]), "--threads", "1", "--steps", str(STEPS), "--eval-every", "0",
-                  "--save", name, "--save-every", "1", "--keep", "0", "--log", f"{name}.jsonl", "--quiet"])
-        records = [json.loads(line) for line in open(f"{self.folder}/{name}.jsonl")]
-        one = self.compile(model, ONE)
-        states = []
-        for step in (1, STEPS):
-            at = f"{name}/step-{step:08d}"
-            if l["ranks"] > 1:  # read back in the other layout: by one rank
-                self.run([one, *data, "--resume", at, "--steps", str(step), "--save", f"{name}.{step}", "--eval-every", "0", "--quiet"])
-                at = f"{name}.{step}/step-{step:08d}"
-            states.append(tensors(f"{self.folder}/{at}"))
-        return [r for r in records if "loss" in r], states
-
-
-ONE = dict(zip(FIELDS, (1, 1, 1, 0, "once", "each", "1f1b", 0, 12, 1)))
-
-
-def norm(v):
-    return math.sqrt(math.fsum(x * x for x in v))
-
-
-def compare(base, got):
-    """The largest difference, in units of what is allowed, and of which quantity."""
-    worst = (0.0, "nothing")
-    (logs, states), (logs2, states2) = base, got
-    if len(logs) != STEPS or len(logs2) != STEPS:
-        raise Failed(f"{len(logs)} and {len(logs2)} records")
-    for a, b in zip(logs, logs2):
-        for what in ("loss", "grad_norm"):
-            d = abs(a[what] - b[what]) / max(abs(a[what]), 1e-300) / 1e-11
-            worst = max(worst, (d, f"{what} of step {a['step']}"))
-    for which, (s, t) in enumerate(zip(states, states2)):
-        if s.keys() != t.keys():
-            raise Failed(f"other tensors: {sorted(s.keys() ^ t.keys())[:4]}")
-        total = sum(len(v) for k, v in s.items() if k.startswith("params"))
-        g = logs[0 if which == 0 else -1]["grad_norm"]
-        for key, v in s.items():
-            w = t[key]
-            if len(v) != len(w):
-                raise Failed(f"{key} has {len(w)} elements, not {len(v)}")
-            if key.startswith("params"):
-                d = max(abs(x - y) for x, y in zip(v, w)) / max(max(map(abs, v)), RATE)
+    def take(model, results):
+        nonlocal worst
+        for l, what, rest in results:
+            counts[what] += 1
+            if what == "passed":
+                coverage[model.name].ran(l, model)
+                worst = max(worst, rest)
+            elif what == "refused":
+                coverage[model.name].refuse(l, model)
+                refused[rest] = refused.get(rest, 0) + 1
             else:
-                if key.startswith("moment1"):
-                    v, w = [math.sqrt(x) for x in v], [math.sqrt(x) for x in w]
-                d = norm([x - y for x, y in zip(v, w)]) / max(norm(v), g * math.sqrt(len(v) / total))
-            worst = max(worst, (d / 1e-11, f"{key} after step {1 if which == 0 else STEPS}"))
-    return worst
+                print(f"FAIL {model.name}: {rest}\n  again: tests/layouts/layouts.py --dtc {o.dtc} --model {model.name} "
+                      f"--layout \"{eq.tell(l)}\"", flush=True)
 
-
-def tell(l):
-    return " ".join(f"{f}={l[f]}" for f in FIELDS)
-
-
-def check(runner, model, base, l):
-    runner.log = []
-    try:
-        worst = compare(base, runner.train(model, l, "other"))
-        if not worst[0] <= 1:
-            raise Failed(f"{worst[1]} is {worst[0]:.3g} times as far as allowed")
-        return worst
-    except Failed as e:
-        print(f"FAIL {model}: {tell(l)}\n  {e}\n  in {runner.folder}:", *runner.log, sep="\n    ", flush=True)
-        return None
+    with concurrent.futures.ProcessPoolExecutor(o.jobs, initializer=start_worker, initargs=(o.dtc, folder)) as pool:
+        waiting = {}
+        for number, (model, build) in enumerate(jobs):
+            if time.time() > end:
+                break
+            waiting[pool.submit(check, model, build, number)] = model
+            if len(waiting) > 2 * o.jobs:
+                for f in concurrent.futures.wait(waiting, return_when="FIRST_COMPLETED")[0]:
+                    take(waiting.pop(f), f.result())
+        for f in concurrent.futures.as_completed(waiting):
+            take(waiting[f], f.result())
+    return counts, refused, worst, coverage, sum(len(b) for _, b in jobs)
 
 
 def main():
-    o = options()
+    o = arguments()
     o.dtc = os.path.abspath(o.dtc)
-    rng = random.Random(o.seed)
-    folder = tempfile.mkdtemp(prefix="layouts-")
-    write_data(folder, rng)
-    runner, seen, failed, done, worst = Runner(o, folder), {}, 0, 0, (0.0, "nothing")
-    for model in o.model:
-        base = runner.train(model, ONE, "base")
-        every = list(legal(o))
-        for l in every if o.all else draw(every, o.count, rng):
-            result = check(runner, model, base, l)
-            done += 1
-            failed += result is None
-            worst = max(worst, result or worst)
-            for pair in pairs(l):
-                seen[pair] = seen.get(pair, 0) + 1
-    for pair, n in sorted(seen.items()):
-        print(f"{pair[0]:>18} x {pair[1]:<18} {n}")
-    print(f"seed {o.seed}: {done} layouts, {failed} failed; the largest difference is {worst[0]:.3g} of what is allowed ({worst[1]})")
-    if not (failed and o.keep):
-        shutil.rmtree(folder)
-    sys.exit(1 if failed or not done else 0)
+    folder = tempfile.mkdtemp(prefix="layouts-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+    try:
+        write_data(folder, random.Random(o.seed))
+        counts, refused, worst, coverage, there = sweep(o, folder)
+    finally:
+        if not o.keep:
+            shutil.rmtree(folder)
+    missed = []
+    for name, c in coverage.items():
+        print(f"{name}:")
+        c.table()
+        missed += [f"{name}: {a[1]} x {b[1]}" for a, b in c.missed()]
+    for what, n in sorted(refused.items()):
+        print(f"refused, {what}: {n}")
+    print(f"seed {o.seed}: {there} layouts, {counts['passed']} passed, {counts['failed']} failed, {counts['refused']} "
+          f"refused; the largest difference is {worst[0]:.3g} of what is allowed ({worst[1]})")
+    if o.all and missed:
+        print("not met:", *missed, sep="\n  ")
+    sys.exit(1 if counts["failed"] or not counts["passed"] or (o.all and missed) else 0)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,357 @@
+"""What tests of layouts share: layouts and their legal combinations, running a model in one, and the criterion.
+
+A layout is a dict of FIELDS. What is not tp, pp or cp of its ranks is data-parallel. The criterion, for runs of
+three steps in double precision with AdamW and eps 1e-4:
+  loss, gradient norm    1e-11, relative
+  each gradient, moment and root of second moment
+                         Frobenius 1e-11 * max(its norm, global gradient norm * sqrt(n / N))
+  weights                largest difference 1e-11 * max(largest weight, learning rate)
+A gradient is what the first moment took in: (m - beta1 m of the step before) / (1 - beta1), before clipping.
+"""
+import glob
+import itertools
+import json
+import math
+import os
+import re
+import shutil
+import signal
+import struct
+import subprocess
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+STEPS, RATE, BETA1, BOUND = 3, 1e-2, 0.9, 1e-11
+RANKS = [1, 2, 3, 4, 6, 8]
+SCHEDULES = ["gpipe", "1f1b", "interleaved:2", "zb"]
+KINDS = ["even", "remainder", "fewer than stages", "idle ranks"]
+FIELDS = ["tp", "pp", "cp", "sequence", "zero", "accumulate", "gather", "group", "schedule", "micro", "ranks"]
+ONE = dict(tp=1, pp=1, cp=1, sequence=False, zero=0, accumulate="once", gather="each", group=0, schedule="1f1b",
+           micro=0, ranks=1)
+
+# How dtc refuses a layout: the message names what does not go, and what it would have to go into. Any other
+# failure to compile is a failure of the test.
+REFUSALS = [
+    ("nothing to cut", r"--(?P<axis>tp|cp) (?P<n>\d+): (nothing|no sequence) of this model can be cut over (?P=n) ranks"),
+    ("sequence", r"--sequence-parallel: a sequence of \d+ does not divide over \d+ ranks"),
+    ("stages", r"a pipeline of \d+ chunks needs as many statements or layers, \w+ has \d+"),
+    ("chunks", r"--pp \d+ --schedule \S+: a pipeline has at most \d+ chunks in all"),
+    ("split backward", r"schedule zb cannot part this into the gradient of its input and those of its parameters"),
+    ("shared layers", r"a pipeline cannot hold `.*` on stages that use different layers of it"),
+]
+
+
+class Failed(Exception):
+    pass
+
+
+class Refused(Exception):
+    pass
+
+
+class Model:
+    """A model to train: its file, -D options, arguments of the program, samples a step."""
+
+    def __init__(self, name, path, defines=(), arguments=(), batch=12, few=(), local=False, heads=0, clip=0.0):
+        self.name, self.path, self.defines, self.arguments = name, path, list(defines), list(arguments)
+        self.batch, self.few, self.local, self.heads, self.clip = batch, list(few), local, heads, clip
+
+
+def data_ranks(l):
+    return l["ranks"] // (l["tp"] * l["pp"] * l["cp"])
+
+
+def kind(l, batch):
+    """How the microbatches of a rank compare with the batch and the stages."""
+    dp = data_ranks(l)
+    total = -(-batch // l["micro"])
+    mine = -(-total // dp)
+    if mine * (dp - 1) >= total:
+        return "idle ranks"
+    if mine < l["pp"]:
+        return "fewer than stages"
+    return "remainder" if batch % l["micro"] or total % dp else "even"
+
+
+def micros(l, batch):
+    """A size of microbatches for each kind that the mesh can have."""
+    found = {}
+    for micro in [2, 5, batch, 1] + list(range(3, batch)):
+        if 0 < micro <= batch:
+            found.setdefault(kind(dict(l, micro=micro), batch), micro)
+    return found.values()
+
+
+def meshes(ranks, axes):
+    for world in ranks:
+        divisors = [d for d in range(1, world + 1) if world % d == 0]
+        for tp, pp, cp in itertools.product(divisors, repeat=3):
+            if world % (tp * pp * cp) == 0 and all(a in axes or d == 1 for a, d in (("tp", tp), ("pp", pp), ("cp", cp))):
+                yield dict(ONE, tp=tp, pp=pp, cp=cp, ranks=world)
+
+
+def layouts(batch, ranks=RANKS, axes=("tp", "pp", "cp")):
+    """Every layout that the command line allows; dtc may refuse it for the model at hand."""
+    for mesh in meshes(ranks, axes):
+        holders = mesh["ranks"] // (mesh["tp"] * mesh["pp"])
+        groups = [0] + [g for g in range(1, holders) if holders % g == 0]
+        for zero, accumulate, micro in itertools.product(range(4), ["once", "each"], micros(mesh, batch)):
+            for sequence, gather, group, schedule in itertools.product(
+                    [False, True] if mesh["tp"] > 1 else [False], ["each", "once"] if zero == 3 else ["each"],
+                    groups if zero else [0], SCHEDULES if mesh["pp"] > 1 else ["1f1b"]):
+                yield dict(mesh, zero=zero, accumulate=accumulate, micro=micro, sequence=sequence, gather=gather,
+                           group=group, schedule=schedule)
+
+
+def build_key(l):
+    """Layouts of equal key share a program: the data-parallel degree is found at launch."""
+    return tuple(l[f] for f in FIELDS[:-1])
+
+
+def facts(l, batch):
+    """What the layout is, by category: pairs of two categories are to be covered."""
+    dp = data_ranks(l)
+    out = [("axis", a) for a in ("tp", "pp", "cp") if l[a] > 1] + ([("axis", "dp")] if dp > 1 else [])
+    out += [("zero", f"zero {l['zero']}"), ("microbatches", kind(l, batch))]
+    return out + ([("schedule", l["schedule"])] if l["pp"] > 1 else [])
+
+
+def pairs(l, batch):
+    return {(a, b) for a, b in itertools.combinations(sorted(facts(l, batch)), 2)}
+
+
+def special(l, model):
+    """Corners that a sweep must have been to."""
+    out = [f"accumulate {l['accumulate']}"]
+    checks = [("sequence-parallel", l["sequence"]), ("gather once", l["gather"] == "once"), ("group of 1", l["group"] == 1),
+              ("several groups", l["group"] > 1), ("fewer microbatches than stages", kind(l, model.batch) == "fewer than stages"),
+              ("remainder microbatch", model.batch % l["micro"] != 0), ("idle ranks", kind(l, model.batch) == "idle ranks"),
+              ("heads fewer than tp", 0 < model.heads < l["tp"]),
+              ("a rank without a valid target", bool(model.few) and data_ranks(l) > 1)]
+    return out + [name for name, there in checks if there]
+
+
+def tell(l):
+    return " ".join(f"{f}={l[f]}" for f in FIELDS)
+
+
+def parse(text):
+    """The layout that tell() wrote."""
+    l = dict(ONE)
+    for word in text.split():
+        name, value = word.split("=", 1)
+        if name not in FIELDS:
+            raise SystemExit(f"no field '{name}' in a layout; there are {' '.join(FIELDS)}")
+        l[name] = value == "True" if name == "sequence" else int(value) if value.isdigit() else value
+    return l
+
+
+def options(l):
+    """Of dtc, for a layout."""
+    out = []
+    for axis in ("tp", "pp", "cp"):
+        if l[axis] > 1:
+            out += [f"--{axis}", str(l[axis])]
+    if l["sequence"]:
+        out += ["--sequence-parallel"]
+    if l["ranks"] > 1:
+        out += ["--zero", str(l["zero"]), "--accumulate", l["accumulate"]]
+        out += ["--gather", l["gather"]] if l["zero"] == 3 else []
+        out += ["--zero-group", str(l["group"])] if l["group"] else []
+    return out + (["--schedule", l["schedule"]] if l["pp"] > 1 else [])
+
+
+def npy(path, descr, shape, raw):
+    """Writes an array in NumPy's format."""
+    head = str({"descr": descr, "fortran_order": False, "shape": tuple(shape)})
+    head += " " * (-(len(head) + 11) % 64) + "\n"
+    with open(path, "wb") as f:
+        f.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + raw)
+
+
+def tensors(path):
+    """All tensors of a checkpoint: 'params/name' or 'moment0/name' to its elements."""
+    out = {}
+    for part in sorted(glob.glob(f"{path}/*.safetensors")):
+        with open(part, "rb") as f:
+            data = f.read()
+        n = struct.unpack("<Q", data[:8])[0]
+        for name, t in json.loads(data[8:8 + n]).items():
+            if name == "__metadata__":
+                continue
+            a, b = (8 + n + x for x in t["data_offsets"])
+            assert t["dtype"] == "F64", (name, t["dtype"])
+            key = name if "/" in name else f"params/{name}"
+            assert key not in out, f"{key} is written twice"
+            out[key] = struct.unpack(f"<{(b - a) // 8}d", data[a:b])
+    return out
+
+
+def refusal(text):
+    """The kind of a refusal, None where the message is none."""
+    for name, pattern in REFUSALS:
+        if re.search(pattern, text):
+            return name
+    return None
+
+
+class Runner:
+    """Compiles and runs programs in a folder; one for each thread."""
+
+    def __init__(self, dtc, folder, keep=False):
+        self.dtc, self.folder, self.keep = dtc, folder, keep
+        self.built, self.log = None, []
+
+    def run(self, command, wait=1200):
+        """Standard output and error, and the exit status. Kills a program that hangs, and its ranks."""
+        self.log.append(" ".join(command))
+        p = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                             cwd=self.folder, start_new_session=True)
+        try:
+            return p.communicate(timeout=wait)[0], p.returncode
+        except subprocess.TimeoutExpired:
+            os.killpg(p.pid, signal.SIGKILL)
+            raise Failed(f"hangs: {p.communicate()[0].strip()}")
+
+    def must(self, command):
+        text, status = self.run(command)
+        if status:
+            raise Failed(f"exit status {status}: {text.strip()}")
+        return text
+
+    def compile(self, model, l, out, extra=()):
+        """Writes the program `out`, unless the last one compiled is the same."""
+        key = (out, model.name, model.path, build_key(l), tuple(extra))
+        if self.built == key:
+            return
+        self.built = None
+        command = [self.dtc, model.path, "--precision", "fp64", "-o", out, *extra]
+        for d in model.defines + ([f"microbatch={l['micro']}"] if l["micro"] else []):
+            command += ["-D", d]
+        text, status = self.run(command + options(l))
+        if status in (1, 2) and refusal(text):
+            raise Refused(refusal(text))
+        if status:
+            raise Failed(f"dtc's exit status {status}: {text.strip()}")
+        self.built = key
+
+    def train(self, model, l, name, arguments=(), extra=()):
+        """Runs STEPS steps: the records of its log, and the tensors after each step."""
+        for old in glob.glob(f"{glob.escape(self.folder)}/{name}.*"):
+            (shutil.rmtree if os.path.isdir(old) else os.remove)(old)
+        self.compile(model, l, f"train-{name}", extra)
+        self.must([f"./train-{name}", *model.arguments, *arguments, "--ranks", str(l["ranks"]), "--threads", "1", "--steps",
+                   str(STEPS), "--eval-every", "0", "--save", f"{name}.ck", "--save-every", "1", "--log", f"{name}.jsonl",
+                   "--timeout", "900", "--quiet"])
+        with open(f"{self.folder}/{name}.jsonl") as f:
+            records = [r for r in map(json.loads, f) if "loss" in r]
+        states = [tensors(f"{self.folder}/{name}.ck/step-{s:08d}") for s in range(1, STEPS + 1)]
+        return records, states
+
+
+def norm(v):
+    return math.sqrt(math.fsum(x * x for x in v))
+
+
+def gradients(states, logs, clip):
+    """Of each step, by name: what the first moment took in, before clipping."""
+    before, out = {}, []
+    for s, r in zip(states, logs):
+        # The step multiplied the gradient by this.
+        scale = clip / (r["grad_norm"] + 1e-6) if 0 < clip < r["grad_norm"] else 1.0
+        now = {k[8:]: v for k, v in s.items() if k.startswith("moment0/")}
+        out.append({k: [(m - BETA1 * p) / ((1 - BETA1) * scale) for m, p in zip(v, before.get(k) or [0.0] * len(v))]
+                    for k, v in now.items()})
+        before = now
+    return out
+
+
+def frobenius(v, w, g, total):
+    """The difference of two tensors, in units of what is allowed."""
+    least = max(norm(v), g * math.sqrt(len(v) / total))
+    d = norm([x - y for x, y in zip(v, w)])
+    return 0.0 if d == 0 else d / max(least, 1e-300) / BOUND
+
+
+def compare(base, got, clip=0.0):
+    """The largest difference in units of what is allowed, and of which quantity."""
+    (logs, states), (logs2, states2) = base, got
+    if len(logs) != STEPS or len(logs2) != STEPS:
+        raise Failed(f"{len(logs)} and {len(logs2)} records")
+    worst = (0.0, "nothing")
+
+    def note(d, what):
+        nonlocal worst
+        if not d <= worst[0]:  # NaN, too
+            worst = (d if d == d else math.inf, what)
+
+    for a, b in zip(logs, logs2):
+        for what in ("loss", "grad_norm"):
+            if a[what] is None or b[what] is None:
+                raise Failed(f"{what} is not finite")
+            note(abs(a[what] - b[what]) / max(abs(a[what]), 1e-300) / BOUND, f"{what} of step {a['step']}")
+    for step, (s, t) in enumerate(zip(states, states2)):
+        if s.keys() != t.keys():
+            raise Failed(f"other tensors: {sorted(s.keys() ^ t.keys())[:4]}")
+        total = sum(len(v) for k, v in s.items() if k.startswith("params"))
+        for key, v in s.items():
+            w = t[key]
+            if len(v) != len(w):
+                raise Failed(f"{key} has {len(w)} elements, not {len(v)}")
+            if v == w:
+                continue
+            if key.startswith("params"):
+                d = max(abs(x - y) for x, y in zip(v, w)) / max(max(map(abs, v)), RATE) / BOUND
+            elif key.startswith("moment1"):
+                d = frobenius([math.sqrt(x) for x in v], [math.sqrt(x) for x in w], logs[step]["grad_norm"], total)
+            else:
+                d = frobenius(v, w, logs[step]["grad_norm"], total)
+            note(d, f"{key} after step {step + 1}")
+    for step, (g, h) in enumerate(zip(gradients(states, logs, clip), gradients(states2, logs2, clip))):
+        total = sum(map(len, g.values()))
+        for key, v in g.items():
+            note(frobenius(v, h[key], logs[step]["grad_norm"], total), f"gradient of {key} in step {step + 1}")
+    return worst
+
+
+def differs(runner, model, base, l, arguments=()):
+    """Trains in layout l and compares; the largest difference. Failed where it is more than is allowed."""
+    worst = compare(base, runner.train(model, l, "other", arguments), model.clip)
+    if not worst[0] <= 1:
+        raise Failed(f"{worst[1]} is {worst[0]:.3g} times as far off as allowed")
+    return worst
+
+
+class Coverage:
+    """Pairs that are there to be hit, and those that were."""
+
+    def __init__(self):
+        self.there, self.hit, self.refused, self.corners = {}, {}, {}, {}
+
+    def ran(self, l, model):
+        for p in pairs(l, model.batch):
+            self.hit[p] = self.hit.get(p, 0) + 1
+        for s in special(l, model):
+            self.corners[s] = self.corners.get(s, 0) + 1
+
+    def expect(self, l, model):
+        for p in pairs(l, model.batch):
+            self.there[p] = self.there.get(p, 0) + 1
+
+    def refuse(self, l, model):
+        for p in pairs(l, model.batch):
+            self.refused[p] = self.refused.get(p, 0) + 1
+
+    def missed(self):
+        """Pairs with a layout that was not refused, and none that ran."""
+        return sorted(p for p, n in self.there.items() if not self.hit.get(p) and self.refused.get(p, 0) < n)
+
+    def table(self):
+        """A line for each fact: how often it was met with each of the others."""
+        rows = {}
+        for p in sorted(self.there.keys() | self.hit.keys()):
+            for (_, a), (_, b) in (p, p[::-1]):
+                note = f" ({self.refused[p]} refused)" if self.refused.get(p) else ""
+                rows.setdefault(a, []).append(f"{b} {self.hit.get(p, 0)}{note}")
+        for name, row in rows.items():
+            print(f"  {name} with {', '.join(row)}")
+        print("  corners:", ", ".join(f"{name} {n}" for name, n in sorted(self.corners.items())))
