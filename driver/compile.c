@@ -8,6 +8,7 @@
 #include "codegen/kernel.h"
 #include "codegen/link.h"
 #include "driver/pipeline.h"
+#include "driver/fits.h"
 #include "driver/report.h"
 #include "driver/schedule.h"
 #include "frontend/frontend.h"
@@ -162,23 +163,6 @@ static ZeroOptions zero_options(const Options *o) {
   return (ZeroOptions){(int)o->zero, (int)o->zero_group, o->accumulate_each, o->gather_once};
 }
 
-static int fits(const Job *j, const Plan *p) {
-  Report r = report_make(p, 1);
-  if (!j->o->memory || r.total_bytes <= j->o->memory) return 0;
-  fprintf(stderr, "%s: error: the program needs %lld bytes of memory, more than --memory %lld\n", j->o->input,
-          (long long)r.total_bytes, (long long)j->o->memory);
-  int64_t fixed = r.total_bytes - r.frame_bytes - r.data_bytes;
-  int64_t micro = j->m->train.microbatch;
-  int64_t each = (r.frame_bytes + r.data_bytes) / micro;
-  int64_t fit = each > 0 ? (j->o->memory - fixed) / each : 0;
-  if (fixed < j->o->memory && fit >= 1 && fit < micro)
-    fprintf(stderr, "  microbatch = %lld would fit (it is %lld); the result stays the same\n", (long long)fit,
-            (long long)micro);
-  else
-    fprintf(stderr, "  parameters, gradients and optimizer state alone take %lld bytes\n", (long long)fixed);
-  return EXIT_MODEL;
-}
-
 static int report(const Job *j, const Plan *p) {
   Report r = report_make(p, j->o->dp ? (int)j->o->dp : 1);
   if (!strcmp(j->o->report_form, "json"))
@@ -224,7 +208,8 @@ static int backend(Job *j) {
   if (j->o->report) return report(j, p);
   int status = has_data(j);
   if (!status) status = can_write(j);
-  if (!status) status = fits(j, p);
+  if (!status && !memory_fits(p, j->o->input, j->o->dp ? (int)j->o->dp : 1, j->o->memory, stderr))
+    status = EXIT_MODEL;
   if (status) return status;
   Buf text = {0}, object = {0}, err = {0};
   if (j->o->emit == EMIT_KERNELS || j->o->emit == EMIT_PLAN) {

@@ -36,7 +36,7 @@ static const Row rows[] = {
     {OPT_ZERO_GROUP, "zero-group", "N", "cut within groups of N ranks, and keep the same\nparts in each group (default: one group)"},
     {OPT_ACCUMULATE, "accumulate", "once|each", "reduce gradients once a step (default for --zero 0\nand 1) or at each microbatch (for 2 and 3)"},
     {OPT_GATHER, "gather", "each|once", "--zero 3: gather a layer's parameters each time it\nruns (default), or all of them once a step"},
-    {OPT_DP, "dp", "N", "data-parallel degree for --report, --emit schedule\nand --interpret; a launch finds its own"},
+    {OPT_DP, "dp", "N", "data-parallel degree for --report, --memory, --emit\nschedule and --interpret; a launch finds its own"},
     {OPT_GLOBAL_BATCH, "global-batch", "N", "batch for --report, --emit schedule and --interpret"},
     {OPT_CHECKPOINT, "checkpoint", "none", "activation checkpointing (this version: none)"},
     {OPT_EMIT, "emit", "WHAT", "print ast, ir, kernels, c, llvm, asm, plan or\nschedule instead of linking"},
@@ -46,7 +46,7 @@ static const Row rows[] = {
     {OPT_INTERPRET, "interpret", NULL, "train in the float64 interpreter and print the log"},
     {OPT_STEPS, "steps", "N", "how many steps --interpret takes (default 3)"},
     {OPT_REPORT, "report", "text|json", "print parameters, FLOPs and memory instead of\nlinking"},
-    {OPT_MEMORY, "memory", "BYTES", "refuse a program that needs more (80G, 512M)"},
+    {OPT_MEMORY, "memory", "BYTES", "refuse a program of which a rank needs more (80G,\n512M), and say what would fit"},
     {OPT_DETERMINISTIC, "deterministic", NULL, "same bits each run: always so on the CPU"},
     {OPT_SAVE_TEMPS, "save-temps", "DIR", "leave the emitted sources and their Makefile in DIR"},
     {OPT_TIME, "time", NULL, "print the seconds of each pass and tool"},
@@ -150,8 +150,9 @@ static int combine(Options *o) {
   if (bad) return bad;
   if (o->gather && o->zero < 3) return usage("--gather is for --zero 3, which keeps parameters in parts");
   if (o->sequence && o->tp < 2) return usage("--sequence-parallel is for --tp 2 or more");
-  if (o->dp && !o->report && !o->interpret && o->emit != EMIT_SCHEDULE)
-    return usage("--dp is for --report, --emit schedule and --interpret: a launch finds the data-parallel degree itself");
+  if (o->dp && !o->report && !o->interpret && !o->memory && o->emit != EMIT_SCHEDULE)
+    return usage("--dp is for --report, --memory, --emit schedule and --interpret: a launch finds the data-parallel "
+                 "degree itself");
   o->accumulate_each = o->accumulate ? !strcmp(o->accumulate, "each") : o->zero >= 2;
   o->gather_once = o->gather && !strcmp(o->gather, "once");
   if (o->zero_group && o->dp && o->dp % o->zero_group)

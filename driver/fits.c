@@ -1,0 +1,71 @@
+#include "driver/fits.h"
+
+#include "driver/report.h"
+
+enum { MOST_RANKS = 4096 };
+
+// With stage `zero` in place of the plan's; 2 and 3 reduce gradients at every microbatch, as they
+// do by default.
+static int64_t needs(const Plan *p, int zero, int dp) {
+  Plan other = *p;
+  if (zero != p->zero.stage) {
+    other.zero.stage = zero;
+    other.zero.each = zero >= 2;
+    other.zero.once = false;
+  }
+  return report_make(&other, dp).total_bytes;
+}
+
+// Activations and data are in proportion to the microbatch, or nearly.
+static bool try_microbatch(const Plan *p, const Report *r, int64_t most, FILE *err) {
+  int64_t micro = p->m->train.microbatch;
+  int64_t scaled = r->frame_bytes + r->data_bytes + r->pipeline_bytes;
+  int64_t fixed = r->total_bytes - scaled, each = scaled / micro;
+  int64_t fit = each > 0 ? (most - fixed) / each : 0;
+  if (fixed >= most || fit < 1 || fit >= micro) return false;
+  fprintf(err, "  microbatch = %lld would fit (it is %lld); the result stays the same\n",
+          (long long)fit, (long long)micro);
+  return true;
+}
+
+// The first stage that is enough with as many ranks.
+static bool try_stages(const Plan *p, int dp, int64_t most, FILE *err) {
+  for (int zero = p->zero.stage + 1; zero <= 3; zero++) {
+    int64_t n = needs(p, zero, dp);
+    if (n > most) continue;
+    fprintf(err, "  --zero %d would fit: %lld bytes\n", zero, (long long)n);
+    return true;
+  }
+  return false;
+}
+
+// The least power of two of ranks that is enough, with the plan's own stage if any is, else with
+// the last.
+static bool try_ranks(const Plan *p, int dp, int64_t most, FILE *err) {
+  for (int zero = p->zero.stage;; zero = 3) {
+    for (int n = 1; n <= MOST_RANKS; n *= 2) {
+      int64_t bytes;
+      if (n <= dp || (p->zero.group && n % p->zero.group)) continue;
+      if ((bytes = needs(p, zero, n)) > most) continue;
+      fprintf(err, "  --zero %d --dp %d would fit: %lld bytes a rank\n", zero, n, (long long)bytes);
+      return true;
+    }
+    if (zero == 3) return false;
+  }
+}
+
+bool memory_fits(const Plan *p, Str input, int dp, int64_t most, FILE *err) {
+  Report r = report_make(p, dp);
+  if (!most || r.total_bytes <= most) return true;
+  fprintf(err, "%s: error: the program needs %lld bytes of memory", input,
+          (long long)r.total_bytes);
+  if (dp > 1) fprintf(err, " a rank, ZeRO %d over %d data-parallel ranks", r.zero, dp);
+  fprintf(err, ", more than --memory %lld\n", (long long)most);
+  bool any = try_microbatch(p, &r, most, err);
+  any = (dp > 1 && try_stages(p, dp, most, err)) || any;
+  any = any || try_ranks(p, dp, most, err);
+  if (!any)
+    fprintf(err, "  parameters, gradients and optimizer state alone take %lld bytes\n",
+            (long long)r.state_bytes);
+  return false;
+}

@@ -1,0 +1,36 @@
+# --memory looks at a rank of the layout that is asked for, and names one that fits: what it names then
+# compiles under the same limit.
+. "$(dirname "$0")/../support/lib.sh"
+size=(-D vocab=4096 -D context=32 -D length=32 -D layers=4 -D heads=4 -D dim=64 -D batch=16 -D microbatch=4)
+dtc() { "$DTC" "$SRC/examples/gpt2.dt" "${size[@]}" -o train "$@"; }
+# total OPTIONS...: bytes that the report says
+total() { dtc --report=json "$@" | python3 -c 'import json, sys; print(json.load(sys.stdin)["memory"]["total"])'; }
+
+one=$(total) four=$(total --zero 3 --dp 4)
+[ "$four" -lt "$one" ] || fail "ZeRO 3 on four ranks needs $four bytes, one rank $one"
+expect 0 dtc --memory "$one"
+expect 1 dtc --memory $((one - 1))
+says "needs $one bytes of memory, more than --memory $((one - 1))" err.txt
+says "microbatch = 3 would fit" err.txt
+expect 0 dtc --memory $((one - 1)) -D microbatch=3
+
+expect 0 dtc --memory "$four" --zero 3 --dp 4
+expect 1 dtc --memory $((four - 1)) --zero 3 --dp 4
+says "needs $four bytes of memory a rank, ZeRO 3 over 4 data-parallel ranks" err.txt
+
+# A stage that is enough on as many ranks; it names its bytes.
+cut=$(total --zero 1 --dp 4)
+expect 1 dtc --memory "$cut" --zero 0 --dp 4
+says "zero 1 would fit: $cut bytes" err.txt
+expect 0 dtc --memory "$cut" --zero 1 --dp 4
+
+# Ranks that are enough: what is named does, half as many do not.
+limit=$(total --zero 3 --dp 4 -D microbatch=1)
+expect 1 dtc --memory "$limit" -D microbatch=1 --zero 3
+read -r zero dp < <(sed -n 's/.*--zero \([0-9]\) --dp \([0-9]*\) would fit.*/\1 \2/p' err.txt)
+[ "$zero" = 3 ] && [ "${dp:-0}" -gt 1 ] || fail "no layout is named: $(cat err.txt)"
+expect 0 dtc --memory "$limit" -D microbatch=1 --zero 3 --dp "$dp"
+expect 1 dtc --memory "$limit" -D microbatch=1 --zero 3 --dp $((dp / 2))
+
+expect 1 dtc --memory 1000
+says "parameters, gradients and optimizer state alone take" err.txt
