@@ -27,7 +27,7 @@ static void add_memory(Report *r, const Plan *p) {
   t.gather_once = p->zero.once;
   DtStages stages;
   DtError e = {0};
-  DtCut cut = dt_cut(&t, r->ranks);
+  DtCut cut = dt_cut(&t, r->ranks * (t.cp > 1 ? t.cp : 1));
   DtMemory m = {0};
   if (dt_stages_make(&stages, &t, cut.owners, &e)) BUG("%s", e.text);
   for (int s = 0; s < stages.n; s++) {
@@ -86,7 +86,7 @@ static void layout_text(const Report *r, FILE *out) {
     return;
   }
   fprintf(out, "%d data-parallel ranks on the CPU, ZeRO %d", r->ranks, r->zero);
-  if (r->owners < r->ranks) fprintf(out, " in groups of %d", r->owners);
+  if (r->zero) fprintf(out, " over %d owners", r->owners);
   fprintf(out, "\n\n");
 }
 

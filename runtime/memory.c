@@ -7,6 +7,9 @@
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -34,7 +37,7 @@ DtMemory dt_memory(const DtStages *s, int stage, const DtProgram *p, const DtCut
   m.norm = (int64_t)sizeof(double) * (dt_norm_blocks(u, cut) + dt_shared_count(u, p, cut));
   if (saves) m.collected = dt_save_bytes(p, cut);
   if (walk) m.pipeline = dt_walk_bytes(walk);
-  m.tied = size * dt_tie_count(s, stage);
+  m.tied = size * dt_tie_count(s, stage, cut->grads ? cut->owners : 1);
   m.total = m.params + m.grads + m.moments + m.gathered + m.reducing + m.frame + m.batches +
             m.norm + m.collected + m.pipeline + m.tied;
   return m;
@@ -45,23 +48,52 @@ DtMemory dt_memory(const DtStages *s, int stage, const DtProgram *p, const DtCut
 enum { SLACK = 64, CANARY = 0xa5 };
 static size_t rounded(int64_t bytes) { return ((size_t)bytes + SLACK + 4095) / 4096 * 4096; }
 
-static int allocate(void *out, int64_t bytes, DtError *e) {
-  void *p = mmap(NULL, rounded(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (p == MAP_FAILED) return dt_fail_errno(e, DT_EXIT_OS, "no memory for", "the model's regions");
-  dt_touch(p, rounded(bytes));
-  memset((char *)p + bytes, CANARY, SLACK);
-  memcpy(out, &p, sizeof p);
-  return 0;
-}
-
 // A region of a run: where its pointer is, and its bytes.
 typedef struct Region {
   void *at; // a pointer to any type
   int64_t bytes;
   bool training; // only a run that takes steps needs it
   const char *name;
+  bool zeros; // starts as zeros; of others nothing is read before it is written
 } Region;
 enum { MOST_REGIONS = 16 + DT_MAX_DATA };
+
+// With DT_MEMORY_CHECK=PREFIX regions begin as a pattern, so that the last byte that was ever
+// written in each can be told at the end, in a file PREFIX.RANK.
+static const char *watching(void) {
+  const char *prefix = getenv("DT_MEMORY_CHECK");
+  return prefix && *prefix ? prefix : NULL;
+}
+
+// Zeros are written as negative ones: equal to zero in all that is computed of them, and no sum
+// that they enter with anything but another of them is one.
+static void fill_pattern(const Region *g, DtType type, unsigned char *p) {
+  memset(p, g->zeros ? 0 : CANARY, (size_t)g->bytes);
+  int64_t size = (int64_t)dt_type_size(type);
+  for (int64_t i = size - 1; g->zeros && i < g->bytes; i += size) p[i] = 0x80;
+}
+
+// Bytes up to the last 4 that are not the pattern any more.
+static int64_t used(const Region *g, DtType type, const unsigned char *p) {
+  static const unsigned char canary[8] = {CANARY, CANARY, CANARY, CANARY,
+                                          CANARY, CANARY, CANARY, CANARY};
+  unsigned char zero[8] = {0};
+  zero[dt_type_size(type) - 1] = 0x80;
+  int64_t unit = g->zeros ? (int64_t)dt_type_size(type) : 4, n = g->bytes / unit * unit;
+  while (n > 0 && !memcmp(p + n - unit, g->zeros ? zero : canary, (size_t)unit)) n -= unit;
+  return n;
+}
+
+static int allocate(const Region *g, DtType type, DtError *e) {
+  void *p =
+      mmap(NULL, rounded(g->bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) return dt_fail_errno(e, DT_EXIT_OS, "no memory for", "the model's regions");
+  dt_touch(p, rounded(g->bytes));
+  if (watching()) fill_pattern(g, type, p);
+  memset((char *)p + g->bytes, CANARY, SLACK);
+  memcpy(g->at, &p, sizeof p);
+  return 0;
+}
 
 static DtMemory memory_of(const DtRun *r) {
   return dt_memory(&r->zero.stages, dt_world.coord[DT_AXIS_PP], r->p, &r->zero.cut,
@@ -75,21 +107,21 @@ static int list_regions(DtRun *r, Region list[MOST_REGIONS]) {
   DtSizes s = dt_sizes(&z->units, p, &z->cut);
   DtMemory m = memory_of(r);
   int n = 0;
-  list[n++] = (Region){&z->param, size * s.params, false, "parameters"};
-  list[n++] = (Region){&z->gathered, size * s.gathered, false, "gathered"};
-  list[n++] = (Region){&z->grad, size * s.grads, true, "gradients"};
-  list[n++] = (Region){&z->sum, size * s.sums, true, "sums"};
+  list[n++] = (Region){&z->param, size * s.params, false, "parameters", false};
+  list[n++] = (Region){&z->gathered, size * s.gathered, false, "gathered", false};
+  list[n++] = (Region){&z->grad, size * s.grads, true, "gradients", false};
+  list[n++] = (Region){&z->sum, size * s.sums, true, "sums", false};
   for (int i = 0; i < p->nmoment; i++)
-    list[n++] = (Region){&z->moment[i], size * s.moment, true, "moments"};
-  list[n++] = (Region){&r->frame, m.frame, false, "frame"};
+    list[n++] = (Region){&z->moment[i], size * s.moment, true, "moments", true};
+  list[n++] = (Region){&r->frame, m.frame, false, "frame", false};
   for (int k = 0; k < p->ndata; k++)
-    list[n++] = (Region){&r->buffer[k], data_bytes(p, k), false, p->data[k].name};
+    list[n++] = (Region){&r->buffer[k], data_bytes(p, k), false, p->data[k].name, false};
   int64_t blocks = (int64_t)sizeof(double) * dt_norm_blocks(&z->units, &z->cut);
-  list[n++] = (Region){&r->partial, blocks, false, "norm"};
-  list[n++] = (Region){&r->shared, m.norm - blocks, false, "shared"};
-  list[n++] = (Region){&r->gather, m.collected, false, "collected"};
-  list[n++] = (Region){&r->walk.memory, m.pipeline, false, "pipeline"};
-  list[n++] = (Region){&r->walk.tied, m.tied, true, "tied"};
+  list[n++] = (Region){&r->partial, blocks, false, "norm", false};
+  list[n++] = (Region){&r->shared, m.norm - blocks, false, "shared", false};
+  list[n++] = (Region){&r->gather, m.collected, false, "collected", false};
+  list[n++] = (Region){&r->walk.memory, m.pipeline, false, "pipeline", false};
+  list[n++] = (Region){&r->walk.tied, m.tied, true, "tied", false};
   return n;
 }
 
@@ -119,12 +151,33 @@ int dt_memory_allocate(DtRun *r, bool training, DtError *e) {
   if (check_fits(r, need, e)) return e->status;
   for (int i = 0; i < n; i++)
     if (list[i].bytes > 0 && (training || !list[i].training) &&
-        allocate(list[i].at, list[i].bytes, e))
+        allocate(&list[i], r->p->type, e))
       return e->status;
   r->nshared = dt_shared_count(&r->zero.units, r->zero.p, &r->zero.cut);
   r->zero.grad_bytes = (size_t)(dt_sizes(&r->zero.units, r->zero.p, &r->zero.cut).grads *
                                 (int64_t)dt_type_size(r->p->type));
   return 0;
+}
+
+// What was planned and what was used, as JSON.
+static int tell_used(DtRun *r, const Region *list, int n, const char *prefix, DtError *e) {
+  char path[PATH_MAX];
+  snprintf(path, sizeof path, "%s.%d", prefix, dt_world.rank);
+  FILE *f = fopen(path, "w");
+  if (!f) return dt_fail_errno(e, DT_EXIT_CREATE, "cannot create", path);
+  fprintf(f, "{\"rank\":%d,\"stage\":%d,\"owner\":%d,\"regions\":[", dt_world.rank,
+          dt_world.coord[DT_AXIS_PP], r->zero.shard->me);
+  const char *comma = "";
+  for (int i = 0; i < n; i++) {
+    const unsigned char *p;
+    memcpy(&p, list[i].at, sizeof p);
+    if (!p) continue;
+    fprintf(f, "%s\n{\"name\":\"%s\",\"planned\":%lld,\"used\":%lld}", comma, list[i].name,
+            (long long)list[i].bytes, (long long)used(&list[i], r->p->type, p));
+    comma = ",";
+  }
+  fprintf(f, "]}\n");
+  return fclose(f) ? dt_fail_errno(e, DT_EXIT_IO, "cannot write", path) : 0;
 }
 
 int dt_memory_check(DtRun *r, DtError *e) {
@@ -137,7 +190,8 @@ int dt_memory_check(DtRun *r, DtError *e) {
         return dt_fail(e, DT_EXIT_BUG, "a bug: something was written past the end of the %s",
                        list[i].name);
   }
-  return 0;
+  const char *prefix = r->zero.p ? watching() : NULL;
+  return prefix ? tell_used(r, list, list_regions(r, list), prefix, e) : 0;
 }
 
 void dt_memory_free(DtRun *r) {

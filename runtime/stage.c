@@ -109,14 +109,14 @@ static int find_ties(DtStages *s, const DtProgram *p, DtError *e) {
   return e->status;
 }
 
-int64_t dt_tie_count(const DtStages *s, int stage) {
+int64_t dt_tie_count(const DtStages *s, int stage, int owners) {
   int64_t most = 0;
-  for (int i = 0; i < s->ntie; i++)
-    for (int k = 0; k < s->tie[i].n; k++) {
-      const DtHolder *h = &s->tie[i].holder[k];
-      int64_t count = s->units[h->stage].unit[h->unit].count;
-      if (h->stage == stage && count > most) most = count;
-    }
+  for (int i = 0; i < s->ntie; i++) {
+    const DtHolder *h = s->tie[i].holder;
+    if (h[0].stage != stage || h[s->tie[i].n - 1].stage == stage) continue; // it receives nothing
+    DtRange piece = dt_unit_piece(&s->units[stage].unit[h->unit], 0, owners);
+    if (piece.hi > most) most = piece.hi;
+  }
   return most;
 }
 

@@ -44,14 +44,14 @@ static Block find_block(const Blocks *b, int64_t want) {
 
 static int64_t block_count(const Blocks *b) { return find_block(b, -1).instance; }
 
-// Each instance may end in a part of a block.
 int64_t dt_norm_blocks(const DtUnits *u, const DtCut *cut) {
   int64_t most = 0;
-  for (int64_t i = 0; i < u->nunit; i++) {
-    DtRange r = dt_unit_piece(&u->unit[i], 0, cut->owners);
-    int64_t n = r.hi / NORM_BLOCK + u->unit[i].n;
-    if (n > most) most = n;
-  }
+  for (int64_t i = 0; i < u->nunit; i++)
+    for (int k = 0; k < cut->owners; k++) {
+      Blocks b = {u, &u->unit[i], dt_unit_piece(&u->unit[i], k, cut->owners), NORM_BLOCK};
+      int64_t n = block_count(&b);
+      if (n > most) most = n;
+    }
   return most;
 }
 
