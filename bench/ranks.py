@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""Several ranks against one with as many threads, on one GPT-2 124M training step.
+
+    bench/ranks.py --dtc build/bin/dtc [--length 64] [--batch 4] [--rounds 3] [--steps 6]
+                   [--layout dp dp-zero1 tp pp ...] [--ranks 2]
+
+All train in fp32 with AdamW on the same global batch; one rank has N threads, N ranks have one
+each. They run in turn, several rounds each, so that a busy moment meets all of them. Printed: the
+median seconds a step, tokens/s, and those as a share of the one rank's, by medians of the
+ratios within rounds. Nothing else should run meanwhile.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import gpt2
+
+# Name -> (options of dtc, whether the batch is shared out, microbatches of a rank's part)
+LAYOUTS = {
+    "one": ([], False, 1),
+    "dp": ([], True, 1),
+    "dp-zero1": (["--zero", "1"], True, 1),
+    "dp-zero2": (["--zero", "2"], True, 1),
+    "dp-zero3": (["--zero", "3"], True, 1),
+    "tp": (["--tp", "{n}"], False, 1),
+    "pp": (["--pp", "{n}"], False, 4),
+    "pp-zb": (["--pp", "{n}", "--schedule", "zb"], False, 4),
+}
+WARMUP = 2
+
+
+def parse():
+    p = argparse.ArgumentParser(description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--dtc", required=True)
+    p.add_argument("--length", type=int, default=64)
+    p.add_argument("--batch", type=int, default=4)
+    p.add_argument("--ranks", type=int, default=2)
+    p.add_argument("--rounds", type=int, default=3, help="times that each program is started")
+    p.add_argument("--steps", type=int, default=6, help="timed steps of a round")
+    p.add_argument("--layout", nargs="+", default=["dp", "dp-zero1", "tp", "pp"],
+                   choices=[name for name in LAYOUTS if name != "one"])
+    p.add_argument("--keep", metavar="DIR", help="programs are built there, or taken from there")
+    p.add_argument("--profile", metavar="DIR", help="write a profile of each layout's last round")
+    return p.parse_args()
+
+
+def build(args, name, folder):
+    options, shared, cuts = LAYOUTS[name]
+    out = os.path.join(folder, f"train-{name}-{args.length}-{args.batch}")
+    micro = args.batch // (args.ranks if shared else 1) // cuts
+    if os.path.exists(out):
+        return out
+    gpt2.run([args.dtc, os.path.join(gpt2.ROOT, "examples", "gpt2.dt"),
+              "-D", f"length={args.length}", "-D", f"context={args.length}",
+              "-D", f"batch={args.batch}", "-D", f"microbatch={max(micro, 1)}",
+              *(x.format(n=args.ranks) for x in options), "-o", out])
+    return out
+
+
+def time_steps(args, name, train, folder):
+    """Seconds of every timed step."""
+    log = os.path.join(folder, "log.jsonl")
+    if os.path.exists(log):
+        os.remove(log)
+    n, threads = (1, args.ranks) if name == "one" else (args.ranks, 1)
+    command = [train, "--data", os.path.join(folder, "corpus.bin"), "--log", log, "--quiet",
+               "--steps", str(WARMUP + args.steps), "--threads", str(threads), "--eval-every", "0"]
+    command += ["--ranks", str(n)] if n > 1 else []
+    if args.profile:
+        command += ["--profile", os.path.join(args.profile, f"{name}.json")]
+    if subprocess.run(command, stdout=subprocess.DEVNULL).returncode:
+        sys.exit(f"failed: {' '.join(command)}")
+    with open(log) as f:
+        return [r["seconds"] for r in map(json.loads, f) if "seconds" in r][WARMUP:]
+
+
+def report(args, took):
+    tokens = args.batch * args.length
+    one = [statistics.median(s) for s in took["one"]]
+    print(f"B={args.batch} T={args.length}, 1 rank of {args.ranks} threads, {args.ranks} of 1")
+    print(f"  {'':<10}{'s/step':>9}{'least':>9}{'tokens/s':>10}{'of one':>9}")
+    for name, rounds in took.items():
+        everything = [x for s in rounds for x in s]
+        ratio = statistics.median(o / statistics.median(s) for o, s in zip(one, rounds))
+        median = statistics.median(everything)
+        print(f"  {name:<10}{median:9.4f}{min(everything):9.4f}{tokens / median:10.1f}{ratio:9.3f}")
+
+
+def main():
+    args = parse()
+    names = ["one", *args.layout]
+    took = {name: [] for name in names}
+    with tempfile.TemporaryDirectory() as folder:
+        gpt2.write_corpus(os.path.join(folder, "corpus.bin"), args.batch * args.length * 12 + 1)
+        kept = args.keep or folder
+        os.makedirs(kept, exist_ok=True)
+        programs = {name: build(args, name, kept) for name in names}
+        for _ in range(args.rounds):
+            for name in names:
+                took[name].append(time_steps(args, name, programs[name], folder))
+    report(args, took)
+
+
+if __name__ == "__main__":
+    main()
