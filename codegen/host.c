@@ -10,10 +10,12 @@ static void visit_fn(Host *h, Id fn, bool *seen) {
   for (uint32_t i = 0; i < fp->kernel.n; i++) {
     const Kernel *k = &fp->kernel.at[i];
     h->random[fn] |= k->random;
+    h->exchanges[fn] |= k->kind == K_COLL;
     if (k->kind != K_CALL) continue;
     Id callee = h->m->fn.at[fn].stmt.at[k->stmt.at[0]].call->fn;
     visit_fn(h, callee, seen);
     h->random[fn] |= h->random[callee];
+    h->exchanges[fn] |= h->exchanges[callee];
   }
   PUSH(h->a, h->order, fn);
 }
@@ -41,6 +43,7 @@ static void start(Host *h, const Plan *p, bool test, Buf *out) {
   *h = (Host){.p = p, .m = m, .a = m->arena, .out = out, .test = test};
   h->fn = NEWN(h->a, Str, m->fn.n + 1);
   h->random = NEWN(h->a, bool, m->fn.n + 1);
+  h->exchanges = NEWN(h->a, bool, m->fn.n + 1);
   bool *seen = NEWN(h->a, bool, m->fn.n + 1);
   uint32_t chunk;
   ChunkPart part;

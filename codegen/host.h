@@ -20,6 +20,7 @@ typedef struct Host {
   Names file; // identifiers at file scope
   Str *fn; // C name of each reached function
   bool *random; // for each function: it, or one that it calls, needs the key of random numbers
+  bool *exchanges; // for each function: it, or one that it calls, has collectives
   // For each function and argument: an accumulator that its first kernel to touch it, a product,
   // writes whole. So it need not be zeros before: the function takes `beta`, 0 to store there and 1
   // to add.
@@ -117,11 +118,14 @@ typedef struct LayerPtrs {
 } LayerPtrs;
 LayerPtrs host_layer_begin(HostFn *x, Names *loop, uint32_t stmt, Str iter);
 void host_layer_end(HostFn *x, const LayerPtrs *l, Str iter);
+// The model's number of a repeat's layer 0, which is not 0 in a pipeline's later chunks.
+int64_t host_first_layer(const HostFn *x, const Call *c);
 // The slice of a layered value; NULL where it is none.
 Str host_layer_slice(const HostFn *x, const LayerPtrs *l, Id value);
 
 // host_tables.c: parameters, data, settings, the program
 void host_listing(Host *h); // the table of buffers
+void host_source(Host *h, Id loc); // ", .source = "gpt2.dt:12"", where that is known
 void host_params(Host *h, const ParamLayout *l, Str prefix); // PREFIXparam, PREFIXstack
 void host_tables(Host *h, int cpu_level, Str build_hash);
 

@@ -17,10 +17,18 @@ Str host_rank_arg(const Module *m, const Value *v) {
   return NULL;
 }
 
+// What the model calls it: without what passes put before its name.
+static Str plain_name(Str name) {
+  static const char *const passed[] = {"$in.", "$out.", "$slot."};
+  for (size_t i = 0; i < sizeof passed / sizeof *passed; i++)
+    if (!strncmp(name, passed[i], strlen(passed[i]))) return name + strlen(passed[i]);
+  return *name == '$' ? name + 1 : name;
+}
+
 static Str note(HostFn *x, const Stmt *s) {
   Buf b = {0}, place = {0};
   buf_printf(&b, "(DtNote){");
-  put_string(&b, x->f->value.at[s->lhs].name);
+  put_string(&b, plain_name(x->f->value.at[s->lhs].name));
   put_source(x->h->m, s->loc, true, &place);
   buf_printf(&b, ", -1, ");
   if (place.n)

@@ -279,6 +279,16 @@ static bool takes_iteration(const Call *c) {
   return false;
 }
 
+// What ranks exchange in the call is told as the layer's.
+static Str enter_layer(CallPrint *q) {
+  HostFn *x = q->x;
+  if (x->h->test || !x->h->exchanges[q->c->fn]) return NULL;
+  Str outside = names_new(&q->loop, str_intern("outside"));
+  Str arg[] = {plus(q->iter, host_first_layer(x, q->c)), str_printf("%lld", (long long)q->c->count)};
+  put_call(&x->body, 4, str_printf("const int64_t %s = dt_layer_enter", outside), arg, 2, ";\n");
+  return outside;
+}
+
 static void print_repeat(CallPrint *q) {
   HostFn *x = q->x;
   Buf *b = &x->body;
@@ -299,7 +309,9 @@ static void print_repeat(CallPrint *q) {
   actual_pointers(q);
   result_pointers(q);
   name_carried_results(q);
+  Str outside = enter_layer(q);
   print_one_call(q);
+  if (outside) put_call(b, 4, "dt_layer_leave", &outside, 1, ";\n");
   host_layer_end(x, &q->layer, q->iter);
   finish_carries(q);
   buf_printf(b, "  }\n");

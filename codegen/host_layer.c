@@ -118,6 +118,18 @@ static void zero_gradients(HostFn *x, uint32_t stack, Str base) {
   buf_free(&fill);
 }
 
+int64_t host_first_layer(const HostFn *x, const Call *c) {
+  for (uint32_t i = 0; x->chunk && i < c->narg; i++) {
+    if (c->arg[i].mode != ACT_SLICE) continue;
+    for (uint32_t k = 0; k < x->f->arg.n; k++) {
+      bool grad;
+      uint32_t p = x->f->arg.at[k] == c->arg[i].value ? host_chunk_piece(x, k, &grad) : NONE;
+      if (p != NONE) return x->h->params->piece[p].first;
+    }
+  }
+  return 0;
+}
+
 LayerPtrs host_layer_begin(HostFn *x, Names *loop, uint32_t stmt, Str iter) {
   const Call *c = x->f->stmt.at[stmt].call;
   uint32_t n = x->h->params ? x->h->params->stack.n : 0;

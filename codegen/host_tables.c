@@ -100,6 +100,14 @@ static void print_partial(Host *h, const ParamLayout *l, uint32_t i) {
   }
 }
 
+void host_source(Host *h, Id loc) {
+  Buf place = {0};
+  put_source(h->m, loc, true, &place);
+  if (place.n) buf_printf(h->out, ",\n     .source = ");
+  if (place.n) put_string(h->out, place.text);
+  buf_free(&place);
+}
+
 static void print_param(Host *h, const ParamLayout *l, uint32_t i) {
   Buf *b = h->out;
   const Param *p = &h->m->param.at[l->piece[i].param];
@@ -121,6 +129,7 @@ static void print_param(Host *h, const ParamLayout *l, uint32_t i) {
   buf_printf(b, ", .decay = %s", p->decay ? "true" : "false");
   if (stacked) buf_printf(b, ", .stack = %u", q->stack + 1);
   if (q->count != n) buf_printf(b, ", .local = %lld", (long long)q->count);
+  host_source(h, param_use(h->m, l->piece[i].param));
   print_shards(h, p);
   print_partial(h, l, i);
   buf_printf(b, "},\n");
@@ -137,6 +146,9 @@ static void print_stacks(Host *h, const ParamLayout *l, Str prefix) {
     buf_printf(b, ", .count = %lld, .offset = %lld, .stride = %lld", (long long)t->count,
                (long long)t->offset, (long long)t->stride);
     if (t->first) buf_printf(b, ", .first = %lld", (long long)t->first);
+    uint32_t i = 0;
+    while (l->param[i].stack != s) i++;
+    host_source(h, param_use(h->m, l->piece[i].param));
     buf_printf(b, "},\n");
   }
   buf_printf(b, "};\n\n");
@@ -342,7 +354,10 @@ void host_tables(Host *h, int cpu_level, Str build_hash) {
     buf_printf(b, "    .update_piece = %d,\n", UPDATE_PIECE);
   print_entries(h);
   print_sample(h);
-  buf_printf(b, "    .listing = listing,\n};\n\n");
+  buf_printf(b, "    .listing = listing");
+  Id loss = h->m->chunk.n ? h->m->chunk.at[h->m->chunk.n - 1].fn[CHUNK_FORWARD] : h->m->entry[ENTRY_STEP];
+  if (loss != NONE) host_source(h, h->m->fn.at[loss].loc);
+  buf_printf(b, ",\n};\n\n");
   buf_printf(b,
              "int main(int argc, char **argv) {\n  return dt_main(&dt_program, argc, argv);\n}\n");
 }

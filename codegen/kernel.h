@@ -114,6 +114,8 @@ typedef struct ParamLayout {
 } ParamLayout;
 ParamLayout *param_layout(const Module *m);
 ParamLayout *param_layout_stage(const Module *m, uint32_t stage); // of a pipeline
+// Where the step first uses Module.param[param]: a stack's, where it is run; 0 if that is unknown.
+Id param_use(const Module *m, Id param);
 // The accumulator of its gradient, or NULL.
 const Value *param_gradient(const Module *m, const ParamLayout *l, uint32_t param);
 

@@ -2,6 +2,7 @@
 // layer by layer, so that one layer's are one array, which ranks can gather and reduce as such; any
 // other parameter lies whole.
 #include "codegen/kernel.h"
+#include "passes/util.h"
 
 static Str region_name(const Param *p, bool grad) {
   return grad ? str_printf("$grad.%s", p->name) : p->name;
@@ -77,6 +78,36 @@ static Id layered_by(const Module *m, const Param *p) {
     by = u.stmt;
   }
   return by;
+}
+
+typedef struct Place {
+  Str name;
+  const Fn *f;
+  bool found;
+} Place;
+
+static void look(Id v, void *ctx) {
+  Place *p = ctx;
+  p->found |= p->f->value.at[v].name == p->name;
+}
+
+static Id use_in(const Module *m, Id fn, Str name) {
+  const Fn *f = &m->fn.at[fn];
+  Place p = {name, f, false};
+  for (uint32_t i = 0; i < f->stmt.n; i++) {
+    stmt_uses(m, f, &f->stmt.at[i], look, &p);
+    if (p.found) return f->stmt.at[i].loc;
+  }
+  return 0;
+}
+
+Id param_use(const Module *m, Id param) {
+  Str name = m->param.at[param].name;
+  Id loc = 0;
+  if (m->entry[ENTRY_STEP] != NONE) return use_in(m, m->entry[ENTRY_STEP], name);
+  for (uint32_t k = 0; k < m->chunk.n && !loc; k++)
+    loc = use_in(m, m->chunk.at[k].fn[CHUNK_FORWARD], name);
+  return loc;
 }
 
 static int64_t rounded(int64_t n) { return (n + 15) / 16 * 16; }

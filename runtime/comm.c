@@ -5,6 +5,7 @@
 
 #include "runtime/comm_op.h"
 #include "runtime/counter.h"
+#include "runtime/launch.h"
 #include "runtime/trace.h"
 
 #include <pthread.h>
@@ -27,9 +28,10 @@ static struct {
   _Atomic int64_t step;
   _Atomic int64_t silent_ms, late_ms;
   int64_t began; // nanoseconds: when the step began
+  int64_t micro, layer; // of what is posted; -1: none
   int64_t took[STEPS_KEPT];
   int steps;
-} comm;
+} comm = {.micro = -1, .layer = -1};
 
 const DtOp *dt_comm_current(void) { return atomic_load(&comm.current); }
 bool dt_comm_leaving(void) { return atomic_load(&comm.leaving); }
@@ -85,8 +87,15 @@ static void carry_out(const DtOp *op) {
   comm.transport->run(op);
   atomic_store(&comm.current, NULL);
   if (begin)
-    dt_trace_comm(dt_op_name[op->kind], op->note.what, op->note.layer, op->g->axes,
-                  op->count * (int64_t)dt_op_size(op->type), begin);
+    dt_trace_comm(&(DtTransfer){.op = dt_op_name[op->kind],
+                                .what = op->note.what,
+                                .source = op->note.source,
+                                .axes = op->g->axes,
+                                .bytes = op->count * (int64_t)dt_op_size(op->type),
+                                .layer = op->note.layer,
+                                .step = op->step,
+                                .micro = op->micro,
+                                .begin = begin});
 }
 
 static void *work(void *error) {
@@ -162,9 +171,21 @@ void dt_wait(DtTicket t) {
     if (dt_counter_get(&comm.done) >= t) return;
     dt_pause();
   }
+  if (dt_tracing) dt_trace_record(dt_trace_wait, true);
   for (uint64_t done; (done = dt_counter_get(&comm.done)) < t;)
     dt_counter_sleep(&comm.done, done, DT_LOOK_MS);
+  if (dt_tracing) dt_trace_record(dt_trace_wait, false);
 }
+
+void dt_comm_micro(int64_t micro) { comm.micro = micro; }
+
+int64_t dt_layer_enter(int64_t layer, int64_t count) {
+  int64_t outside = comm.layer;
+  comm.layer = (outside < 0 ? 0 : outside * count) + layer;
+  return outside;
+}
+
+void dt_layer_leave(int64_t outside) { comm.layer = outside; }
 
 static DtTicket post(const DtOp *op) {
   if (!comm.transport) {
@@ -176,6 +197,8 @@ static DtTicket post(const DtOp *op) {
   DtOp *at = &comm.op[t % RING];
   *at = *op;
   at->step = dt_comm_at_step();
+  at->micro = comm.micro;
+  if (at->note.layer < 0) at->note.layer = comm.layer;
   dt_counter_set(&comm.posted, t);
   return t;
 }
@@ -190,7 +213,7 @@ static bool alone(const DtOp *op) {
 
 static DtTicket begin(DtOpKind kind, const DtGroup *g, DtType type, DtReduce reduce, int peer,
                       const void *in, void *out, int64_t count, DtNote note) {
-  DtOp op = {kind, type, reduce, peer, g, in, out, count, 0, note};
+  DtOp op = {kind, type, reduce, peer, g, in, out, count, 0, -1, note};
   return alone(&op) ? 0 : post(&op);
 }
 

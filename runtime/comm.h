@@ -45,11 +45,11 @@ const DtGroup *dt_group_within(const DtGroup *g, int part);
 const DtGroup *dt_group_across(const DtGroup *g, int part);
 
 // What an operation is for, told in messages and the profile. Strings live as long as the program.
-// All members of an operation, sender and receiver too, give the same `what` and `layer`: this is
-// checked, and ends the process with 70.
+// All members of an operation, sender and receiver too, give the same `what` and `layer` for the same
+// microbatch: this is checked, and ends the process with 70.
 typedef struct DtNote {
   const char *what;   // "blocks.*.mlp.fc.weight"
-  int64_t layer;      // which of a stack, or -1
+  int64_t layer;      // which of a stack; -1: the one that the rank is in, if any
   const char *source; // "gpt2.dt:14"; NULL: none
 } DtNote;
 
@@ -100,6 +100,9 @@ int dt_comm_handshake(const char *text, DtError *e);
 // Step `step` begins: told in messages, and the time that steps take says how long a peer may be
 // silent where --timeout does not. The first step may take longer than the others.
 void dt_comm_step(int64_t step);
+// What is posted from here on is told as of this microbatch of the step, by the rank's own number;
+// -1: of none.
+void dt_comm_micro(int64_t micro);
 // The signal that the parent of `--ranks` got and that asks for a stop, or 0. Ranks see it at
 // different steps: dt_agree on it.
 int dt_comm_stop_request(void);

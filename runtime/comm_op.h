@@ -31,6 +31,7 @@ typedef struct DtOp {
   void *out;
   int64_t count; // elements, as comm.h says for each operation; none only in a barrier
   int64_t step;  // of the run, when it was posted
+  int64_t micro; // of the step, or -1
   DtNote note;
 } DtOp;
 

@@ -25,6 +25,11 @@ void dt_outside_grads(const struct DtCall *call);
 void *dt_layer_grads(const struct DtCall *call, int stack, int64_t layer);
 void dt_layer_reduce(const struct DtCall *call, int stack, int64_t layer);
 
+// Layer `layer` of a stack of `count` runs until dt_layer_leave: what ranks exchange there is told as
+// that layer's. Stacks nest; what is returned is for dt_layer_leave.
+int64_t dt_layer_enter(int64_t layer, int64_t count);
+void dt_layer_leave(int64_t outside);
+
 // A fused kernel in kernels.o. Its symbol there, "kernel.NAME", is no identifier of C, so it is no
 // library's.
 #define DT_KERNEL(name) DtKernel name __asm__("kernel." #name)

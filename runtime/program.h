@@ -40,6 +40,7 @@ typedef struct DtParam {
   DtShard shard[DT_STATIC_AXES]; // along tp and cp
   int64_t local; // elements on one rank, all layers; 0: count
   unsigned partial; // 1 << axis: after the step a rank's gradient is its part of a sum over that axis
+  const char *source; // where the model first uses it: "gpt2.dt:25"; or NULL
 } DtParam;
 
 // A stack of equal layers that the program runs one by one: each layer's parameters lie together, so
@@ -49,6 +50,7 @@ typedef struct DtStack {
   int64_t count; // layers
   int64_t offset, stride; // elements: layer l is [offset + l * stride, offset + (l + 1) * stride)
   int64_t first; // what the model calls layer 0: of a pipeline's stage
+  const char *source; // where the model runs it, or NULL
 } DtStack;
 
 // One data argument of the model: what one microbatch of it looks like.
@@ -129,6 +131,8 @@ typedef struct DtPipeChunk {
   int64_t sent_bytes[DT_CHUNK_PARTS]; // by forward and eval to chunk c + 1, by backward to c - 1
   int64_t cost[DT_CHUNK_PARTS]; // time, in units of the compiler's estimate; at least 1
   int param, nparam; // of the stage's: those that the chunk uses
+  // For messages, of what each function sends: "activations x", and where that is computed.
+  const char *message[DT_CHUNK_PARTS], *source[DT_CHUNK_PARTS];
 } DtPipeChunk;
 
 typedef struct DtProgram {
@@ -165,6 +169,7 @@ typedef struct DtProgram {
   int nchunk, schedule;
   const DtPipeChunk *chunk;
   const DtStage *stage;
+  const char *source; // where the loss is: "gpt2.dt:24"; or NULL
 } DtProgram;
 
 extern const DtProgram dt_program;

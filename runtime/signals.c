@@ -65,6 +65,8 @@ static void add_operation(Line *l) {
   if (op->note.what) add(l, " of "), add(l, op->note.what);
   if (op->note.layer >= 0) add(l, ", layer "), add_number(l, op->note.layer);
   add(l, " over "), add(l, op->g->axes);
+  if (op->micro >= 0) add(l, ", microbatch "), add_number(l, op->micro);
+  if (op->note.source) add(l, ", "), add(l, op->note.source);
 }
 
 static void on_report(int number) {

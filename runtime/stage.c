@@ -76,7 +76,8 @@ static bool same(const Held *a, const Held *b) {
 
 static int add_tie(DtStages *s, const DtProgram *p, const Held *list, int n, int first,
                    DtError *e) {
-  DtTie t = {.name = p->param[list[first].what.param].name};
+  const DtParam *param = &p->param[list[first].what.param];
+  DtTie t = {.name = param->name, .source = param->source};
   for (int i = 0; i < first; i++)
     if (same(&list[i], &list[first])) return 0;
   for (int i = first; i < n; i++) t.n += same(&list[i], &list[first]);

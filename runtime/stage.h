@@ -17,7 +17,7 @@ typedef struct DtHolder {
 
 // A parameter that several chunks hold.
 typedef struct DtTie {
-  const char *name;
+  const char *name, *source;
   DtHolder *holder; // in the order of stages
   int n;
 } DtTie;

@@ -110,12 +110,14 @@ static int over_batch(DtRun *r, DtEntry *entry, const char *name, const Batch *b
     int64_t first = (s.first + k) * r->micro;
     if (load(r, b, first, e)) return e->status;
     call.first = (int32_t)first;
+    dt_comm_micro(k);
     memset(out, 0, sizeof out);
     dt_trace_begin(name);
     if (b->gradients) dt_zero_begin_step(&r->zero, &call, k == 0, k == s.each - 1);
     else if (entry != p->count) dt_zero_begin(&r->zero, &call);
     entry(&call);
     if (b->gradients) dt_zero_end_step(&r->zero);
+    dt_comm_micro(-1);
     dt_trace_end(name);
     for (int i = 0; i < n; i++) sum[i] += dt_get(p, out, i);
     if (b->stoppable && look_for_signals(r, e)) return e->status;
@@ -131,10 +133,10 @@ static bool gives_results(void) {
 }
 
 // v[0, n) = their sums over all ranks, in rank order.
-static void sum_over_ranks(double *v, int64_t n, const char *what) {
+static void sum_over_ranks(const DtRun *r, double *v, int64_t n, const char *what) {
   unsigned all = 1u << DT_AXIS_TP | 1u << DT_AXIS_CP | 1u << DT_AXIS_DP | 1u << DT_AXIS_PP;
   if (dt_world.size == 1) return;
-  DtNote note = {what, -1, NULL};
+  DtNote note = {what, -1, r->p->source};
   dt_wait(dt_all_reduce(dt_group(all), DT_TYPE_F64, DT_SUM, v, v, n, note));
 }
 
@@ -142,7 +144,7 @@ static int over_world(DtRun *r, DtEntry *entry, const char *name, const Batch *b
                       int n, double *sum, DtError *e) {
   if (over_batch(r, entry, name, b, total, n, sum, e)) return e->status;
   for (int i = 0; i < n && !gives_results(); i++) sum[i] = 0;
-  sum_over_ranks(sum, n, name);
+  sum_over_ranks(r, sum, n, name);
   return 0;
 }
 
@@ -215,7 +217,7 @@ static void finish_passes(DtRun *r, const Batch *b, const double *sum, DtResult 
   r->shared[SHARED_TERM] = stop == SIGTERM;
   r->shared[SHARED_INT] = stop == SIGINT;
   r->shared[SHARED_TROUBLE] = r->trouble;
-  sum_over_ranks(r->shared, r->nshared, "loss, norm and flags");
+  sum_over_ranks(r, r->shared, r->nshared, "loss, norm and flags");
   r->stop = r->shared[SHARED_TERM] > 0 ? SIGTERM : r->shared[SHARED_INT] > 0 ? SIGINT : 0;
   r->failed = (int)r->shared[SHARED_TROUBLE];
   r->counted = dt_world.size > 1 && r->shared[SHARED_UNCOUNTED] == 0;

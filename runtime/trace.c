@@ -20,16 +20,11 @@ typedef struct {
 } Event;
 
 bool dt_tracing;
+const char dt_trace_wait[] = "wait for communication";
 const char *volatile dt_activity = "starting";
 
-// One operation of the communication thread.
-typedef struct {
-  const char *op, *what, *axes;
-  int64_t layer, bytes, begin, end;
-} Transfer;
-
 static struct {
-  Transfer *transfer;
+  DtTransfer *transfer;
   int64_t n, capacity, dropped;
 } row;
 
@@ -58,11 +53,10 @@ void dt_trace_record(const char *name, bool begin) {
   trace.event[trace.n++] = (Event){name, dt_nanoseconds(), begin};
 }
 
-void dt_trace_comm(const char *op, const char *what, int64_t layer, const char *axes, int64_t bytes,
-                   int64_t begin) {
+void dt_trace_comm(const DtTransfer *done) {
   if (row.n == row.capacity) {
     int64_t more = row.capacity ? row.capacity * 2 : 1 << 12;
-    Transfer *t = more <= MOST_EVENTS ? realloc(row.transfer, (size_t)more * sizeof *t) : NULL;
+    DtTransfer *t = more <= MOST_EVENTS ? realloc(row.transfer, (size_t)more * sizeof *t) : NULL;
     if (!t) {
       row.dropped++;
       return;
@@ -70,7 +64,9 @@ void dt_trace_comm(const char *op, const char *what, int64_t layer, const char *
     row.transfer = t;
     row.capacity = more;
   }
-  row.transfer[row.n++] = (Transfer){op, what, axes, layer, bytes, begin, dt_nanoseconds()};
+  DtTransfer *t = &row.transfer[row.n++];
+  *t = *done;
+  t->end = dt_nanoseconds();
 }
 
 int dt_trace_start(DtError *e) {
@@ -148,15 +144,98 @@ static void put_rank(Sink *s, int64_t start) {
         "\"communication\"}}",
         rank);
   for (int64_t i = 0; i < row.n; i++) {
-    const Transfer *t = &row.transfer[i];
-    char what[256] = " ";
+    const DtTransfer *t = &row.transfer[i];
+    char what[256] = " ", source[128];
     dt_json_escape(what + 1, sizeof what - 1, t->what ? t->what : "");
+    dt_json_escape(source, sizeof source, t->source ? t->source : "");
     put(s,
         ",\n{\"name\":\"%s%s\",\"ph\":\"X\",\"ts\":%.3f,\"dur\":%.3f,\"pid\":%d,\"tid\":1,"
-        "\"args\":{\"axes\":\"%s\",\"bytes\":%lld,\"layer\":%lld}}",
+        "\"args\":{\"axes\":\"%s\",\"bytes\":%lld,\"step\":%lld,\"microbatch\":%lld,\"layer\":%lld,"
+        "\"source\":\"%s\"}}",
         t->op, t->what ? what : "", (double)(t->begin - start) / 1e3,
-        (double)(t->end - t->begin) / 1e3, rank, t->axes, (long long)t->bytes, (long long)t->layer);
+        (double)(t->end - t->begin) / 1e3, rank, t->axes, (long long)t->bytes, (long long)t->step,
+        (long long)t->micro, (long long)t->layer, source);
   }
+}
+
+// ---- communication against computation
+
+// Operations of one kind, name and axes: together one line of the table.
+static int by_operation(const void *a, const void *b) {
+  const DtTransfer *x = a, *y = b;
+  int order = strcmp(x->op, y->op);
+  if (!order) order = strcmp(x->axes, y->axes);
+  return order ? order : strcmp(x->what ? x->what : "", y->what ? y->what : "");
+}
+
+static int by_time(const void *a, const void *b) {
+  const DtTransfer *x = a, *y = b;
+  return (x->begin > y->begin) - (x->begin < y->begin);
+}
+
+// Time that both the communication thread was in an operation and the steps waited for one.
+static int64_t exposed(const DtTransfer *t, int64_t n, const Event *e, int64_t nevent) {
+  int64_t sum = 0, k = 0, since = 0;
+  for (int64_t i = 0; i < nevent; i++) {
+    if (e[i].name != dt_trace_wait) continue;
+    if (e[i].begin) {
+      since = e[i].when;
+      continue;
+    }
+    while (k < n && t[k].end <= since) k++;
+    for (int64_t j = k; j < n && t[j].begin < e[i].when; j++) {
+      int64_t lo = t[j].begin > since ? t[j].begin : since;
+      int64_t hi = t[j].end < e[i].when ? t[j].end : e[i].when;
+      if (hi > lo) sum += hi - lo;
+    }
+  }
+  return sum;
+}
+
+static int64_t waited(void) {
+  int64_t sum = 0, since = 0;
+  for (int64_t i = 0; i < trace.n; i++) {
+    const Event *e = &trace.event[i];
+    if (e->name != dt_trace_wait) continue;
+    if (e->begin) since = e->when;
+    else sum += e->when - since;
+  }
+  return sum;
+}
+
+static void put_operations(Sink *s) {
+  qsort(row.transfer, (size_t)row.n, sizeof *row.transfer, by_operation);
+  for (int64_t i = 0, next; i < row.n; i = next) {
+    const DtTransfer *t = &row.transfer[i];
+    int64_t bytes = 0, time = 0;
+    for (next = i; next < row.n && !by_operation(t, &row.transfer[next]); next++) {
+      bytes += row.transfer[next].bytes;
+      time += row.transfer[next].end - row.transfer[next].begin;
+    }
+    char what[256], source[128];
+    dt_json_escape(what, sizeof what, t->what ? t->what : "");
+    dt_json_escape(source, sizeof source, t->source ? t->source : "");
+    put(s,
+        "%s\n  {\"operation\":\"%s\",\"what\":\"%s\",\"axes\":\"%s\",\"source\":\"%s\",\"count\":%lld,"
+        "\"bytes\":%lld,\"seconds\":%.6f}",
+        i ? "," : "", t->op, what, t->axes, source, (long long)(next - i), (long long)bytes,
+        (double)time * 1e-9);
+  }
+}
+
+static void put_summary(Sink *s) {
+  int64_t all = trace.n ? trace.event[trace.n - 1].when - trace.event[0].when : 0, time = 0;
+  int64_t wait = waited();
+  qsort(row.transfer, (size_t)row.n, sizeof *row.transfer, by_time);
+  for (int64_t i = 0; i < row.n; i++) time += row.transfer[i].end - row.transfer[i].begin;
+  int64_t beside = time - exposed(row.transfer, row.n, trace.event, trace.n);
+  put(s,
+      "%s{\"rank\":%d,\"seconds\":%.6f,\"computing\":%.6f,\"waiting\":%.6f,\"communicating\":%.6f,"
+      "\"beside_computation\":%.6f,\"operations\":[",
+      dt_world.rank ? ",\n" : "", dt_world.rank, (double)all * 1e-9, (double)(all - wait) * 1e-9,
+      (double)wait * 1e-9, (double)time * 1e-9, (double)beside * 1e-9);
+  put_operations(s);
+  put(s, "]}");
 }
 
 // The time that all ranks count from, by this rank's clock. Clocks of several machines meet at a
@@ -183,15 +262,18 @@ static int write_all(Sink *s, const char *path, DtError *e) {
     put(s,
         "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"dropped_events\":%d},\n\"traceEvents\":[\n",
         dropped);
-  put_rank(s, start);
-  if (!writes) {
-    if (s->used) send_off(s);
-    send_off(s);
-    return 0;
+  for (int part = 0; part < 2; part++) {
+    if (part) put_summary(s);
+    else put_rank(s, start);
+    if (!writes) {
+      if (s->used) send_off(s);
+      send_off(s);
+      continue;
+    }
+    for (int r = 1; r < dt_world.size; r++) take_from(s, r);
+    put(s, part ? "\n]}\n" : "\n],\n\"ranks\":[\n");
   }
-  for (int r = 1; r < dt_world.size; r++) take_from(s, r);
-  put(s, "\n]}\n");
-  return dt_out_close(&o, e);
+  return writes ? dt_out_close(&o, e) : 0;
 }
 
 // One status for all ranks; the text is the first rank's.

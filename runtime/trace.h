@@ -14,6 +14,9 @@
 extern bool dt_tracing;                  // set by dt_trace_start; read here only
 extern const char *volatile dt_activity; // the innermost name begun: a string that lives forever
 
+// The name under which the steps' waits for the communication thread are recorded.
+extern const char dt_trace_wait[];
+
 int64_t dt_nanoseconds(void); // monotonic; may be called in a signal handler
 void dt_trace_record(const char *name, bool begin);
 
@@ -30,13 +33,19 @@ static inline const char *dt_activity_now(void) {
   return __atomic_load_n(&dt_activity, __ATOMIC_RELAXED);
 }
 
-// An operation of the communication thread that is now complete: since when, what it was for
-// (strings that live forever, or NULL), which layer or -1, over which axes, how many bytes.
-void dt_trace_comm(const char *op, const char *what, int64_t layer, const char *axes, int64_t bytes,
-                   int64_t begin);
+// An operation of the communication thread. Strings live forever; `what` and `source` may be NULL,
+// layer and micro -1.
+typedef struct DtTransfer {
+  const char *op, *what, *source, *axes;
+  int64_t layer, micro, step, bytes;
+  int64_t begin, end; // nanoseconds
+} DtTransfer;
+void dt_trace_comm(const DtTransfer *t); // it is complete now, whatever its `end`
 
 // Starts recording, and writes all of it to `path` as a Chrome trace (chrome://tracing, Perfetto):
-// what every rank recorded, a process each. Ranks record all or none, and call dt_trace_write
+// what every rank recorded, a process each. After the events, "ranks" has for each of them the
+// seconds recorded, those in which it computed or waited for others, those of communication and how
+// many of them were beside computation, and a table of operations. Ranks record all or none, and call dt_trace_write
 // together; rank 0 writes, and says what failed: the others have its status without a text. Events
 // past a bound of some millions are dropped, and the file says how many.
 int dt_trace_start(DtError *e);

@@ -21,7 +21,8 @@ static void add_units(DtUnits *u, const DtProgram *p) {
     const DtParam *a = &p->param[i];
     if (a->stack) continue;
     u->unit[u->nunit++] =
-        (DtUnit){.offset = a->offset, .count = local_count(a), .layer = -1, .name = a->name};
+        (DtUnit){.offset = a->offset, .count = local_count(a), .layer = -1, .name = a->name,
+                 .source = a->source};
     if (a->offset + local_count(a) > u->outside_count)
       u->outside_count = a->offset + local_count(a);
   }
@@ -36,7 +37,8 @@ static void add_units(DtUnits *u, const DtProgram *p) {
                                      .count = t->stride,
                                      .stack = s + 1,
                                      .layer = l,
-                                     .name = t->name};
+                                     .name = t->name,
+                                     .source = t->source};
   }
 }
 

@@ -24,7 +24,7 @@ typedef struct DtUnit {
   int64_t piece;         // where its piece begins in a region of pieces
   int stack;             // 1 + DtProgram.stack, or 0
   int64_t layer;         // the model's number of it; -1 outside
-  const char *name;
+  const char *name, *source;
   int64_t first, n; // its instances: DtUnits.inside[first, first + n), in the order of `begin`
 } DtUnit;
 

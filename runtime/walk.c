@@ -140,13 +140,15 @@ static DtTicket *ticket(DtTicket *const *of, int message, int chunk, int buffer)
 }
 
 static void exchange(Walk *w, const DtPipeOp *op) {
-  static const char *const what[] = {"activations", "gradients of activations"};
   const DtProgram *p = w->r->p;
   const DtGroup *g = dt_group(1u << DT_AXIS_PP);
   int message = op->message, to = message == DT_PIPE_ACT ? op->chunk + 1 : op->chunk - 1;
   int64_t bytes = sent(p, w->eval, message, op->chunk), n = bytes / 4;
-  DtNote note = {what[message], w->from + op->micro, NULL};
+  const DtPipeChunk *c = &p->chunk[op->chunk];
+  int part = message == DT_PIPE_GRAD ? DT_BACKWARD : w->eval ? DT_EVAL : DT_FORWARD;
+  DtNote note = {c->message[part], -1, c->source[part]};
   if (!bytes) return;
+  dt_comm_micro(w->from + op->micro);
   if (op->work == DT_PIPE_SEND)
     *ticket(w->route->gone, message, op->chunk, op->out) =
         dt_send(g, op->peer, DT_TYPE_I32,
@@ -198,6 +200,7 @@ static int compute(Walk *w, const DtPipeOp *op, DtError *e) {
   prepare_call(w, op, c);
   w->call.out = out;
   dt_trace_begin(name[part]);
+  dt_comm_micro(w->from + op->micro);
   if (w->eval || !makes_gradients(c, part)) dt_zero_begin(&r->zero, &w->call);
   else
     dt_zero_begin_step(&r->zero, &w->call, op->micro == 0,
@@ -242,6 +245,7 @@ int dt_walk(DtRun *r, int route, int64_t from, const DtWalkJob *job, DtError *e)
     else if (compute(&w, op, e)) return e->status;
   }
   settle(&w);
+  dt_comm_micro(-1);
   if (job->training && !r->zero.cut.each) {
     r->zero.last = true;
     dt_zero_end_step(&r->zero);
@@ -280,7 +284,7 @@ static char *part_at(const DtRun *r, const DtHolder *h, int64_t *n) {
 static void lead(DtRun *r, const DtTie *t, const DtGroup *g, int me) {
   int64_t n, size = (int64_t)dt_type_size(r->p->type);
   char *sum = part_at(r, &t->holder[0], &n);
-  DtNote note = {t->name, -1, NULL};
+  DtNote note = {t->name, -1, t->source};
   for (int i = 1; i < t->n; i++) {
     const DtHolder *h = &t->holder[i];
     char *from = h->stage == me ? part_at(r, h, &n) : r->walk.tied;
@@ -296,7 +300,7 @@ static void lead(DtRun *r, const DtTie *t, const DtGroup *g, int me) {
 }
 
 static void follow(DtRun *r, const DtTie *t, const DtGroup *g, int me) {
-  DtNote note = {t->name, -1, NULL};
+  DtNote note = {t->name, -1, t->source};
   int64_t n;
   for (int back = 0; back < 2; back++)
     for (int i = 1; i < t->n; i++) {

@@ -64,7 +64,7 @@ static char *plus(const DtZero *z, char *base, int64_t elements) {
   return base + elements * size_of(z);
 }
 
-static DtNote note_of(const DtUnit *u) { return (DtNote){u->name, u->layer, NULL}; }
+static DtNote note_of(const DtUnit *u) { return (DtNote){u->name, u->layer, u->source}; }
 
 DtRange dt_owned(const DtZero *z, int64_t unit) {
   return dt_unit_piece(&z->units.unit[unit], z->shard->me, z->cut.owners);
@@ -314,7 +314,7 @@ void dt_zero_end_units(DtZero *z, int64_t from, int64_t to) {
   int64_t end = to == z->units.outside ? z->units.outside_count : z->units.unit[to].offset;
   reduce_whole(z, &z->sum_of[from], plus(z, z->grad, at),
                plus(z, z->cut.each ? z->sum : z->grad, at), end - at,
-               (DtNote){"the parameters outside stacks", -1, NULL});
+               (DtNote){"the parameters outside stacks", -1, z->units.unit[from].source});
 }
 
 void dt_zero_end_step(DtZero *z) { dt_zero_end_units(z, 0, z->units.outside); }
@@ -330,7 +330,7 @@ static void sum_over_tp(DtZero *z) {
     const DtParam *a = &z->p->param[x->param];
     if (!(a->partial & 1u << DT_AXIS_TP)) continue;
     DtPart part = dt_instance_part(z, DT_GRAD, i);
-    DtNote note = {a->name, x->layer, NULL};
+    DtNote note = {a->name, x->layer, a->source};
     if (part.hi > part.lo)
       ticket = dt_all_reduce(tp, z->p->type, DT_SUM, part.at, part.at, part.hi - part.lo, note);
   }
