@@ -46,10 +46,10 @@ void dt_op_text(char *text, size_t n, const DtOp *op) {
   add_ranks(&t, op->g);
   add(&t, ")");
   if (op->step > 0) add(&t, ", step %lld", (long long)op->step);
+  if (op->micro >= 0) add(&t, ", microbatch %lld", (long long)op->micro);
   if (op->note.source) add(&t, ", %s", op->note.source);
 }
 
-  if (op->micro >= 0) add(&t, ", microbatch %lld", (long long)op->micro);
 static uint64_t mix(uint64_t h, uint64_t v) { return (h ^ v) * 0x9e3779b97f4a7c15u ^ h >> 29; }
 
 uint64_t dt_op_hash(const DtOp *op) {
@@ -61,10 +61,10 @@ uint64_t dt_op_hash(const DtOp *op) {
   h = mix(h, (uint64_t)op->count);
   for (const char *s = op->note.what; s && *s; s++) h = mix(h, (unsigned char)*s);
   h = mix(h, (uint64_t)op->note.layer);
+  h = mix(h, (uint64_t)op->micro);
   return h;
 }
 
-  h = mix(h, (uint64_t)op->micro);
 void dt_comm_end(int status, const char *format, ...) {
   // One write, so that what the ranks say does not mix.
   char line[3000];
