@@ -257,7 +257,8 @@ static void add_axes(Job *j) {
   for (int i = 0; i < 2; i++)
     if (axis[i].size > 1)
       PUSH(j->a, j->m->axis, ((Axis){.name = str_intern(axis[i].name), .size = axis[i].size,
-                                     .sequence = i == 0 && j->o->sequence}));
+                                     .sequence = i == 0 && j->o->sequence,
+                                     .heads = i == 1 && j->o->heads}));
 }
 
 // The last pass that is needed for what was asked.

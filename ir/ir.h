@@ -269,6 +269,7 @@ typedef struct Axis {
   Str name;
   int64_t size; // at least 2: an axis of one rank is left out
   bool sequence; // pass shard may put the sequence on it, and puts what a stack carries so
+  bool heads; // cp: in attention, heads are on it, not the sequence
 } Axis;
 
 typedef enum DataKind { DATA_NONE, DATA_TOKENS, DATA_BYTES, DATA_ARRAYS } DataKind;

@@ -608,7 +608,7 @@ static bool entry(Parser *p) {
   return true;
 }
 
-// axis = 'axis' NAME SIZE ['sequence']
+// axis = 'axis' NAME SIZE ['sequence'] ['heads']
 static bool axis(Parser *p) {
   const Token *t = tok(p);
   Axis x = {0};
@@ -622,6 +622,7 @@ static bool axis(Parser *p) {
   for (uint32_t i = 0; i < p->m->axis.n; i++)
     if (p->m->axis.at[i].name == x.name) return p_fail(p, t, "two axes `%s`", x.name);
   x.sequence = accept_word(p, "sequence");
+  x.heads = accept_word(p, "heads");
   PUSH(p->a, p->m->axis, x);
   return true;
 }

@@ -130,12 +130,51 @@ static bool splits_something(const Sharder *z, const Level *l) {
   return false;
 }
 
+// Calls of attention, and one of them that has not its heads on the axis.
+static void count_calls(const Sharder *z, const Level *l, const Call **whole, uint32_t *n) {
+  for (uint32_t i = 0; i < l->item.n; i++) {
+    const Item *it = &l->item.at[i];
+    if (it->kind != ITEM_CALL) continue;
+    const Call *c = z->m->fn.at[l->body.at[it->body].fn].stmt.at[it->stmt].call;
+    if (!attention_heads(z, c->fn, it->done[z->axis].choice.class)) *whole = c;
+    ++*n;
+  }
+  for (uint32_t i = 0; i < l->cluster.n; i++) count_calls(z, l->cluster.at[i].in, whole, n);
+}
+
+// Where the sequence is exchanged for heads, they must be enough to be dealt out over this axis too.
+static bool heads_suffice(const Sharder *z, const Level *l) {
+  const Call *whole = NULL;
+  uint32_t calls = 0;
+  int64_t ranks = 1, heads = 1;
+  bool asked = false;
+  for (uint32_t a = 0; a < z->m->axis.n; a++) {
+    if (!z->solved[a]) continue;
+    ranks *= z->m->axis.at[a].size;
+    asked |= z->m->axis.at[a].heads;
+  }
+  if (!asked) return true;
+  count_calls(z, l, &whole, &calls);
+  if (!calls) diag_error(z->m->src, 0, "--cp-attention alltoall: this model has no attention");
+  if (!calls || !whole) return calls;
+  const Value *q = &z->m->fn.at[whole->fn].value.at[z->m->fn.at[whole->fn].arg.at[0]];
+  for (uint32_t d = 2; d + 1 < q->rank; d++) heads *= q->extent[d];
+  diag_error(z->m->src, 0,
+             "--cp-attention alltoall: %lld heads cannot be dealt out evenly over %lld ranks of %s",
+             (long long)heads, (long long)ranks, z->context ? "--cp" : "--tp and --cp");
+  if (q->rank == 5 && q->extent[3] > 1)
+    diag_note(z->m->src, 0, "they come in %lld groups of %lld, and one of these numbers must divide",
+              (long long)q->extent[2], (long long)q->extent[3]);
+  return false;
+}
+
 static void set_axis(Sharder *z, uint32_t a) {
   const Axis *x = &z->m->axis.at[a];
   z->axis = a;
   z->n = x->size;
   z->context = x->name == str_intern("cp");
   z->sequence = x->sequence;
+  z->heads = z->context && x->heads;
   z->collectives = z->sequence ? COST_SIXTH : COST_FIFTH;
   z->traffic = z->sequence ? COST_FIFTH : COST_SIXTH;
 }
@@ -193,9 +232,12 @@ static bool solve(Sharder *z, Level *l, bool main) {
     if (main) homes(z, l, true);
     z->solved[z->axis] = true;
     const Axis *x = &z->m->axis.at[z->axis];
-    if (!main || splits_something(z, l)) continue;
-    refuse(z, x);
-    return false;
+    if (!main) continue;
+    if (!splits_something(z, l)) {
+      refuse(z, x);
+      return false;
+    }
+    if (!heads_suffice(z, l)) return false;
   }
   return true;
 }

@@ -145,6 +145,7 @@ typedef struct Cluster {
 typedef struct Level {
   struct Level *around; // NULL: an entry
   int64_t count; // iterations
+  bool together; // the repeats stand in one body
   VEC(Body) body;
   VEC(Slot) slot;
   VEC(Item) item;
@@ -182,6 +183,7 @@ typedef struct Sharder {
   int64_t n; // size of the axis
   bool context; // the axis is for sequence indices only, and parameters are whole
   bool sequence; // sequence indices may be on the axis
+  bool heads; // on a context axis: attention has its heads on it
   bool moves; // parameters may be gathered after all: nothing else was found
   int collectives, traffic; // where Cost counts them
   bool cut; // some search was not exhaustive
@@ -206,6 +208,9 @@ uint32_t slot_find(const Slot *s, Shard t); // MAX_TYPES: it is not there
 // the callee's values and, where not NULL, `assign` for its statements. False where the rule
 // refuses.
 bool intrinsic_types(const Sharder *z, Id fn, Id class, int64_t block, Shard *type, Assign *assign);
+// Whether a local class is that of heads, of attention or its derivative: the dimensions of queries
+// that are neither samples, positions nor features.
+bool attention_heads(const Sharder *z, Id fn, Id class);
 // shard_cost.c
 bool stmt_is_product(const Module *m, const Fn *f, const Stmt *s);
 int64_t slot_bytes(const Slot *s);

@@ -129,12 +129,13 @@ static void add_block(int64_t *block, uint32_t *n, int64_t extent, int64_t b, in
   block[(*n)++] = b;
 }
 
-// The plain split, and for the sequence that within the blocks of context ranks.
+// The plain split, and for what is on the axis of context ranks too that within their blocks.
 static void plain_blocks(const Sharder *z, Id class, int64_t extent, int64_t *block, uint32_t *n) {
   add_block(block, n, extent, shard_block(extent, z->n), z->n);
   for (uint32_t a = 0; a < z->m->axis.n; a++) {
     int64_t all = z->n * z->m->axis.at[a].size;
-    if (z->solved[a] && z->class.sequence[class] && extent % all == 0)
+    bool both = z->class.sequence[class] || z->m->axis.at[a].heads;
+    if (z->solved[a] && both && extent % all == 0)
       add_block(block, n, extent, extent / all, z->n);
   }
 }
@@ -418,6 +419,21 @@ static void call_class(Ways *w, Id value, uint32_t dim, Id class) {
   }
 }
 
+bool attention_heads(const Sharder *z, Id fn, Id class) {
+  const Fn *g = &z->m->fn.at[fn];
+  for (uint32_t d = 2; d + 1 < g->value.at[g->arg.at[0]].rank; d++)
+    if (local_class_of_dim(&z->class, fn, g->arg.at[0], d) == class) return true;
+  return false;
+}
+
+// Where heads are to be exchanged for the sequence, they are on a context axis, dealt out evenly.
+static bool call_allowed(const Sharder *z, Id fn, Id value, uint32_t dim) {
+  int64_t extent = z->m->fn.at[fn].value.at[value].extent[dim];
+  if (!z->heads) return shard_allowed(z, class_of_dim(&z->class, fn, value, dim), extent);
+  return extent > 1 && extent % z->n == 0 &&
+         attention_heads(z, fn, local_class_of_dim(&z->class, fn, value, dim));
+}
+
 static void call_choices(Ways *w) {
   Id fn = w->s->call->fn, seen[MAX_RANK * 16];
   const Fn *g = &w->z->m->fn.at[fn];
@@ -427,8 +443,7 @@ static void call_choices(Ways *w) {
     Id v = g->arg.at[i];
     for (uint32_t d = 0; d < g->value.at[v].rank; d++) {
       Id class = local_class_of_dim(&w->z->class, fn, v, d);
-      bool old =
-          !shard_allowed(w->z, class_of_dim(&w->z->class, fn, v, d), g->value.at[v].extent[d]);
+      bool old = !call_allowed(w->z, fn, v, d);
       for (uint32_t k = 0; k < nseen; k++) old |= seen[k] == class;
       if (old) continue;
       seen[nseen++] = class;
@@ -496,9 +511,9 @@ static uint32_t sequence_dim(const Sharder *z, const Level *l, const Var *v) {
 }
 
 // What a stack carries is whole on a model axis, or cut along the sequence where that is asked for.
-// (A cut along its features saves a reduction once, and doubles their number in every layer.) What all
-// its layers read, but for parameters, is whole or cut along the sequence, and what they add to is
-// that or partial.
+// (A cut along its features saves a reduction once, and doubles their number in every layer.) What
+// all its layers read, but for parameters, is whole or cut along the sequence, and what they add to
+// is that or partial.
 static bool candidate(const Sharder *z, const Level *l, const Var *v, Shard t) {
   const Slot *outer = &l->around->slot.at[v->outer];
   bool along = t.kind == SHARD_SPLIT && t.dim == sequence_dim(z, l, v);

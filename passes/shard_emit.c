@@ -10,10 +10,17 @@ typedef struct Version {
 } Version;
 typedef VEC(Version) Versions;
 
-// What one body hands to a later one through a stack: in which layout.
+// What one body hands to later ones through a stack: in which layout, and in which others beside.
+enum { EXTRAS = 3 };
+typedef struct Extra {
+  Shard shard[MAX_AXIS];
+  Id inner, outer; // the value of the body that makes it; the stack, of the caller
+} Extra;
 typedef struct Kept {
   bool set;
   Shard shard[MAX_AXIS];
+  uint32_t nextra;
+  Extra extra[EXTRAS];
 } Kept;
 
 typedef struct Emit {
@@ -298,6 +305,30 @@ static void emit_actual(Emit *e, Call *c, uint32_t i, const Value *formal) {
 }
 
 static Id emit_body(Sharder *z, Level *l, uint32_t body, Kept *kept);
+static bool body_reads(const Level *l, uint32_t body, Id slot);
+
+// Passes on what bodies of the cluster keep beside: a stack for each, made by the first repeat.
+static void pass_extras(Emit *e, Call *c) {
+  Module *m = e->z->m;
+  Level *in = e->l->cluster.at[e->it->cluster].in;
+  for (Id slot = 0; slot < in->slot.n; slot++) {
+    Kept *k = &e->inside[e->it->cluster][slot];
+    for (uint32_t i = 0; i < k->nextra; i++) {
+      Extra *x = &k->extra[i];
+      if (x->outer != NONE) {
+        if (body_reads(in, e->it->at, slot)) call_add_arg(m, c, ACT_SLICE, x->outer);
+        continue;
+      }
+      const Value v = in->slot.at[slot].of;
+      int64_t extent[MAX_RANK] = {c->count};
+      memcpy(extent + 1, v.extent, v.rank * sizeof *extent);
+      x->outer = fn_value(m, fn_of(e), str_printf("%s.also", v.name), v.type, extent, v.rank + 1,
+                          ROLE_LOCAL, v.loc);
+      stacked(x->shard, true, value_of(e, x->outer)->shard);
+      call_add_result(m, c, RES_SLICE, x->outer);
+    }
+  }
+}
 
 static void emit_call(Emit *e, const Stmt *old) {
   Module *m = e->z->m;
@@ -312,9 +343,11 @@ static void emit_call(Emit *e, const Stmt *old) {
     c->fn = emit_body(e->z, in, e->it->at, e->inside[k]);
   }
   const Fn g = m->fn.at[c->fn];
-  for (uint32_t i = 0; i < c->narg; i++) emit_actual(e, c, i, &g.value.at[g.arg.at[i]]);
+  const uint32_t narg = c->narg, nresult = c->nresult;
+  if (e->it->kind == ITEM_REPEAT) pass_extras(e, c);
+  for (uint32_t i = 0; i < narg; i++) emit_actual(e, c, i, &g.value.at[g.arg.at[i]]);
   PUSH(m->arena, e->stmt, s);
-  for (uint32_t i = 0; i < c->nresult; i++) {
+  for (uint32_t i = 0; i < nresult; i++) {
     Id v = c->result[i].value;
     if (c->result[i].mode == RES_DROP) continue;
     stacked(g.value.at[g.result.at[i]].shard, c->result[i].mode == RES_SLICE,
@@ -339,22 +372,26 @@ static void type_args(Emit *e) {
   }
 }
 
+// Whether the item reads the slot, and how, on axes where it says nothing as in `as`.
+static bool item_needs(const Emit *e, const Item *it, Id slot, const Shard *as, Shard *to) {
+  bool reads = false;
+  memcpy(to, as, MAX_AXIS * sizeof *to);
+  for (uint32_t a = 0; a < naxis(e); a++)
+    for (uint32_t k = 0; k < it->done[a].choice.nneed; k++) {
+      if (it->done[a].choice.need[k].slot != slot) continue;
+      to[a] = it->done[a].need[k];
+      reads = true;
+    }
+  return reads;
+}
+
 // How much converting later bodies have to do if they get the slot so.
 static int64_t later_work(const Emit *e, Id slot, const Shard *as) {
   int64_t sum = 0;
   for (uint32_t i = 0; i < e->l->item.n; i++) {
     const Item *it = &e->l->item.at[i];
     Shard to[MAX_AXIS];
-    bool reads = false;
-    if (it->body <= e->body) continue;
-    memcpy(to, as, sizeof to);
-    for (uint32_t a = 0; a < naxis(e); a++)
-      for (uint32_t k = 0; k < it->done[a].choice.nneed; k++) {
-        if (it->done[a].choice.need[k].slot != slot) continue;
-        to[a] = it->done[a].need[k];
-        reads = true;
-      }
-    if (!reads) continue;
+    if (it->body <= e->body || !item_needs(e, it, slot, as, to)) continue;
     int64_t d = distance(e, slot, as, to);
     if (d == INT64_MAX) return d;
     sum += d;
@@ -369,11 +406,38 @@ static int64_t local_bytes(const Emit *e, Id slot, const Shard *as) {
   return n;
 }
 
+// Also what else is at hand that would have to be exchanged to come by later.
+static void keep_extras(Emit *e, Id slot, const Shard *kept) {
+  Kept *k = &e->kept[slot];
+  for (uint32_t i = 0; e->l->together && i < e->version[slot].n && k->nextra < EXTRAS; i++) {
+    const Version *v = &e->version[slot].at[i];
+    bool asked = false;
+    for (uint32_t j = 0; j < e->l->item.n; j++) {
+      Shard to[MAX_AXIS];
+      if (e->l->item.at[j].body <= e->body || !item_needs(e, &e->l->item.at[j], slot, kept, to))
+        continue;
+      asked |= same(e, to, v->shard);
+    }
+    if (!asked || distance(e, slot, kept, v->shard) < 1024) continue; // nothing is sent
+    Extra x = {.inner = v->value, .outer = NONE};
+    memcpy(x.shard, v->shard, sizeof x.shard);
+    k->extra[k->nextra++] = x;
+  }
+}
+
+static void keep_as(Emit *e, Id slot, const Shard *type) {
+  if (e->kept[slot].set) return;
+  e->kept[slot].set = true;
+  memcpy(e->kept[slot].shard, type, sizeof e->kept[slot].shard);
+  keep_extras(e, slot, e->kept[slot].shard);
+}
+
 // Of the layouts at hand, the one that suits what comes later best, then the smallest.
 static Id keep_version(Emit *e, Id slot) {
   const Version *best = NULL;
   int64_t work = INT64_MAX;
   CHECK(e->version[slot].n);
+  if (e->kept[slot].set) return reach(e, slot, e->kept[slot].shard);
   for (uint32_t i = 0; i < e->version[slot].n; i++) {
     const Version *v = &e->version[slot].at[i];
     int64_t w = later_work(e, slot, v->shard);
@@ -383,9 +447,9 @@ static Id keep_version(Emit *e, Id slot) {
     best = v;
     work = w;
   }
-  e->kept[slot].set = true;
-  memcpy(e->kept[slot].shard, best->shard, sizeof best->shard);
-  return best->value;
+  Id value = best->value;
+  keep_as(e, slot, best->shard);
+  return value;
 }
 
 // A result that had to be converted takes the name of what it was.
@@ -397,6 +461,18 @@ static void take_name(Emit *e, Id old, Id new) {
   for (int i = 2; value_find(fn_of(e), part) != NONE; i++) part = str_printf("%s.part.%d", name, i);
   value_of(e, old)->name = part;
   value_of(e, new)->name = name;
+}
+
+// Results that the body did not have: what it keeps beside.
+static void return_extras(Emit *e) {
+  Fn *f = fn_of(e);
+  for (Id slot = 0; slot < e->l->slot.n; slot++)
+    for (uint32_t i = 0; i < e->kept[slot].nextra; i++) {
+      const Extra *x = &e->kept[slot].extra[i];
+      if (x->outer != NONE) continue;
+      PUSH(e->z->m->arena, f->result, x->inner);
+      if (f->alias.n) PUSH(e->z->m->arena, f->alias, NONE);
+    }
 }
 
 static void emit_return(Emit *e) {
@@ -417,9 +493,33 @@ static void emit_return(Emit *e) {
     }
     if (asked) to = need(e, slot, type);
     else if (e->l->around && e->l->slot.at[slot].first != NONE) to = keep_version(e, slot);
+    if (asked && e->l->around) keep_as(e, slot, type);
     fn_of(e)->result.at[i] = to;
     if (!e->l->around) take_name(e, v, to);
   }
+  if (e->l->around) return_extras(e);
+}
+
+static bool body_reads(const Level *l, uint32_t body, Id slot) {
+  for (uint32_t i = 0; i < l->item.n; i++)
+    for (uint32_t k = 0; l->item.at[i].body == body && k < l->item.at[i].in.n; k++)
+      if (l->item.at[i].in.at[k] == slot) return true;
+  return false;
+}
+
+// Arguments that the body did not have: what an earlier one kept beside.
+static void take_extras(Emit *e) {
+  Module *m = e->z->m;
+  for (Id slot = 0; slot < e->l->slot.n; slot++)
+    for (uint32_t i = 0; i < e->kept[slot].nextra; i++) {
+      const Extra *x = &e->kept[slot].extra[i];
+      if (x->outer == NONE || !body_reads(e->l, e->body, slot)) continue;
+      const Value v = e->l->slot.at[slot].of;
+      Id id = fn_value(m, fn_of(e), str_printf("%s.also", v.name), v.type, v.extent, v.rank,
+                       ROLE_IN, v.loc);
+      memcpy(value_of(e, id)->shard, x->shard, sizeof x->shard);
+      add_version(e, slot, id);
+    }
 }
 
 static void emit_items(Emit *e, const Stmt *old) {
@@ -442,6 +542,7 @@ static Id emit_body(Sharder *z, Level *l, uint32_t body, Kept *kept) {
   if (!l->emitted) l->emitted = NEWN(m->arena, void *, l->cluster.n + 1);
   e.inside = (Kept **)l->emitted;
   type_args(&e);
+  if (l->around) take_extras(&e);
   uint32_t n = m->fn.at[e.fn].stmt.n;
   emit_items(&e, arena_copy(m->arena, m->fn.at[e.fn].stmt.at, (n + 1) * sizeof(Stmt)));
   Fn *f = fn_of(&e);

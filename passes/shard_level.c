@@ -275,6 +275,7 @@ static void make_inside(Build *b, uint32_t cluster) {
   Cluster *c = &b->l->cluster.at[cluster];
   in->around = b->l;
   in->count = call_of(b, &b->l->item.at[c->item.at[0]])->count;
+  in->together = b->l->item.at[c->item.at[0]].body == b->l->item.at[c->item.at[c->item.n - 1]].body;
   for (uint32_t r = 0; r < c->item.n; r++) {
     w.repeat = r;
     inner_body(&w, &b->l->item.at[c->item.at[r]]);

@@ -1,6 +1,7 @@
-// Before sharding: of a packed value that a forward pass saves and the backward pass only takes
-// apart (q, k and v by a constant subscript), the parts are saved instead. They can be cut
-// differently: with the sequence on an axis keys and values are needed whole, queries are not.
+// Before sharding: of a value that a forward pass saves, and the backward pass only takes apart (q,
+// k and v by a constant subscript) or puts in another order, what comes of it is saved instead. The
+// parts can be cut differently: with the sequence on an axis keys and values are needed whole,
+// queries are not.
 #include "passes/shard.h"
 
 // A repeat and its callee.
@@ -33,14 +34,16 @@ static uint32_t uses_of(const Module *m, const Fn *f, Id value) {
   return u.n;
 }
 
-// Whether the statement is y[...] = value[..., a constant, ...].
+// Whether the statement is y[...] = value[...]: a part of it, or all in another order.
 static bool takes_part(const Module *m, const Stmt *s, Id value) {
   if (s->kind != ST_COMP || s->acc || s->red != RED_NONE || !ex_is(m, s->body, OP_READ))
     return false;
   if ((Id)ex(m, s->body)->integer != value) return false;
-  for (uint32_t d = 0; d < ex(m, s->body)->narg; d++)
-    if (ex_is(m, ex_arg(m, s->body, d), OP_INT)) return true;
-  return false;
+  for (uint32_t d = 0; d < ex(m, s->body)->narg; d++) {
+    const Expr *x = ex(m, ex_arg(m, s->body, d));
+    if (x->op != OP_INT && x->op != OP_INDEX && x->op != OP_GROUP) return false;
+  }
+  return true;
 }
 
 // The statement of g that takes the same part of `packed` as s, of another function, does of its

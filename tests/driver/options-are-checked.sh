@@ -11,6 +11,10 @@ expect 2 "$DTC" x.dt --tp 0
 says "expected a number of ranks" err.txt
 expect 2 "$DTC" x.dt --sequence-parallel
 says "for --tp 2" err.txt
+expect 2 "$DTC" x.dt --cp-attention alltoall
+says "for --cp 2" err.txt
+expect 2 "$DTC" x.dt --cp 2 --cp-attention flash
+says "expected gather or alltoall" err.txt
 expect 2 "$DTC" x.dt --ep 2
 says "one rank" err.txt
 expect 2 "$DTC" x.dt --pp 65

@@ -6,3 +6,30 @@ expect 1 "$DTC" "$SRC/tests/gradient/models/gelu.dt" --tp 3
 says "\-\-tp 3: nothing of this model can be cut over 3 ranks" err.txt
 expect 1 "$DTC" "$SRC/examples/gpt2.dt" --tp 4 --cp 2 --sequence-parallel -D train.length=1020
 says "a sequence of 1020 does not divide over 8 ranks" err.txt
+# Heads that are exchanged for the sequence must divide over the ranks.
+exchange=(--cp-attention alltoall -D layers=2)
+expect 1 "$DTC" "$SRC/examples/gpt2.dt" --cp 2 "${exchange[@]}" -D heads=3 -D dim=12
+says "alltoall: 3 heads cannot be dealt out evenly over 2 ranks of --cp" err.txt
+expect 1 "$DTC" "$SRC/examples/gpt2.dt" --tp 2 --cp 4 "${exchange[@]}" -D heads=4 -D dim=16
+says "alltoall: 4 heads cannot be dealt out evenly over 8 ranks of --tp and --cp" err.txt
+expect 1 "$DTC" "$SRC/examples/llama.dt" --cp 8 "${exchange[@]}" -D heads=8 -D kv_heads=2 -D dim=32
+says "they come in 2 groups of 4, and one of these numbers must divide" err.txt
+cat >plain.dt <<'M'
+use nn
+model Plain(vocab = 10, dim = 4) {
+  wte = nn.Embedding(vocab, dim)
+  head = nn.Linear(dim, vocab)
+  loss(tokens[b, t]: int, targets[b, t]: int) {
+    return nn.cross_entropy(head(wte(tokens)), targets)
+  }
+}
+train Plain {
+  data = tokens("train.bin", length = 8)
+  batch = 4
+  steps = 1
+  optimizer = adamw(lr = 1e-2)
+}
+M
+expect 0 "$DTC" plain.dt --cp 2 --report
+expect 1 "$DTC" plain.dt --cp 2 --cp-attention alltoall --report
+says "alltoall: this model has no attention" err.txt

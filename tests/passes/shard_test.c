@@ -43,9 +43,21 @@ static const struct {
       "train.batch=3", "train.microbatch=2"}},
 };
 static const Mesh mesh[] = {
-    {"tp=2", 2, 1, false},        {"tp=3", 3, 1, false},        {"tp=4", 4, 1, false},
-    {"tp=2, t too", 2, 1, true},  {"tp=4, t too", 4, 1, true},  {"cp=2", 1, 2, false},
-    {"cp=3", 1, 3, false},        {"tp=2 cp=2", 2, 2, false},   {"tp=2 cp=2, t too", 2, 2, true},
+    {"tp=2", 2, 1, false, false},
+    {"tp=3", 3, 1, false, false},
+    {"tp=4", 4, 1, false, false},
+    {"tp=2, t too", 2, 1, true, false},
+    {"tp=4, t too", 4, 1, true, false},
+    {"cp=2", 1, 2, false, false},
+    {"cp=3", 1, 3, false, false},
+    {"tp=2 cp=2", 2, 2, false, false},
+    {"tp=2 cp=2, t too", 2, 2, true, false},
+    {"tp=6", 6, 1, false, false},
+    {"tp=8, t too", 8, 1, true, false},
+    {"tp=3 cp=4", 3, 4, false, false},
+    {"cp=2, heads", 1, 2, false, true},
+    {"tp=2 cp=2, heads", 2, 2, false, true},
+    {"tp=2 cp=2, t and heads", 2, 2, true, true},
 };
 enum { SMALL = sizeof small / sizeof *small, MESHES = sizeof mesh / sizeof *mesh };
 
@@ -91,16 +103,16 @@ static bool check_small(const char *name, const char *const *define, const Mesh 
   return ok || refused;
 }
 
-// Whether model number i is to be run on mesh k of n: without arguments each is on a third of them,
-// with `all` on all, or with names only those models, on all.
+// Whether model number i is to be run on mesh k of n: without arguments each is on a quarter of
+// them, with `all` on all, or with names only those models, on all.
 static bool asked(const char *name, int i, int k, int argc, char **argv) {
-  bool found = argc < 2 ? (i + k) % 3 == 0 : !strcmp(argv[1], "all");
+  bool found = argc < 2 ? (i + k) % 4 == 0 : !strcmp(argv[1], "all");
   for (int j = 1; j < argc; j++) found |= strstr(name, argv[j]) != NULL;
   return found;
 }
 
-// Models that are made for this, and those of tests/gradient, which have every layer of the standard
-// library.
+// Models that are made for this, and those of tests/gradient, which have every layer of the
+// standard library.
 static int check_models(const char *dir, int argc, char **argv, int *n) {
   static char file[256][256];
   int bad = 0, files = list_files(str_printf(SOURCE_DIR "/%s", dir), ".dt", file, 256);
@@ -108,7 +120,7 @@ static int check_models(const char *dir, int argc, char **argv, int *n) {
     const char *name = str_printf("%s/%.*s", dir, (int)strlen(file[i]) - 3, file[i]);
     for (int k = 0; k < MESHES; k++) {
       bool simple = !strcmp(dir, "tests/gradient/models");
-      if (!asked(name, i, k, argc, argv) || (simple && argc < 2 && k >= 3)) continue;
+      if (!asked(name, i, k, argc, argv) || (simple && argc < 2 && k >= 4)) continue;
       bad += !check_small(name, NULL, &mesh[k]);
       ++*n;
     }

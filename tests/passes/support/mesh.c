@@ -21,8 +21,8 @@ Module *mesh_compile(Arena *a, const char *example, const char *const *define) {
   return m && pipeline_run(m, &p) ? m : NULL;
 }
 
-static void add_axis(Module *m, const char *name, int64_t n, bool sequence) {
-  Axis x = {.name = str_intern(name), .size = n, .sequence = sequence};
+static void add_axis(Module *m, const char *name, int64_t n, bool sequence, bool heads) {
+  Axis x = {.name = str_intern(name), .size = n, .sequence = sequence, .heads = heads};
   if (n > 1) PUSH(m->arena, m->axis, x);
 }
 
@@ -44,8 +44,8 @@ Module *mesh_shard(Arena *a, const char *example, const char *const *define, con
   Module *m = mesh_compile(a, example, define);
   Buf why = {0};
   if (!m) return NULL;
-  add_axis(m, "tp", k->tp, k->sequence);
-  add_axis(m, "cp", k->cp, false);
+  add_axis(m, "tp", k->tp, k->sequence, false);
+  add_axis(m, "cp", k->cp, false, k->heads);
   Buf said = {0};
   size_t length = 0;
   m->src->out = open_memstream(&said.text, &length);
@@ -55,7 +55,8 @@ Module *mesh_shard(Arena *a, const char *example, const char *const *define, con
   if (!ok && refused)
     *refused = (!has_product(m) && strstr(said.text, "can be cut over")) ||
                (k->cp > 1 && strstr(said.text, "no sequence of this model")) ||
-               (k->sequence && strstr(said.text, "does not divide over 4 ranks"));
+               (k->heads && strstr(said.text, "--cp-attention alltoall: ")) ||
+               (k->sequence && strstr(said.text, "does not divide over"));
   if (!ok && !(refused && *refused)) printf("FAIL %s, %s: %s\n", example, k->name, said.text);
   free(said.text);
   if (ok && !ir_verify(m, &why)) {
