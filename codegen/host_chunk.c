@@ -209,37 +209,44 @@ static void put_parts(Buf *b, const char *name, const int64_t *v) {
 }
 
 // The statement of the chunk's function that defines the value.
-static Id place_of(const Host *h, const Fn *f, Id v) {
+static Id place_of(const Fn *f, Id v) {
   for (uint32_t i = 0; i < f->stmt.n; i++) {
     const Stmt *s = &f->stmt.at[i];
     if (!s->call && s->lhs == v) return s->loc;
     for (uint32_t r = 0; s->call && r < s->call->nresult; r++)
       if (s->call->result[r].value == v) return s->loc;
   }
-  return h->m->chunk.n ? f->loc : 0;
+  return f->loc;
 }
 
-// "activations x, mask" and where the first of them is computed.
-static void put_message(Host *h, uint32_t chunk, ChunkPart part) {
+Str chunk_message(const Module *m, uint32_t chunk, ChunkPart part, Str *source) {
   enum { MOST = 3 };
-  const Fn *f = &h->m->fn.at[h->m->chunk.at[chunk].fn[part]];
+  Id id = m->chunk.at[chunk].fn[part];
+  const Fn *f = id == NONE ? NULL : &m->fn.at[id];
   Buf what = {0}, place = {0};
   uint32_t n = 0;
-  for (uint32_t i = 0; i < f->result.n; i++) {
+  buf_printf(&what, part == CHUNK_BACKWARD ? "gradients of activations" : "activations");
+  for (uint32_t i = 0; f && i < f->result.n; i++) {
     const Value *v = &f->value.at[f->result.at[i]];
     if (!has_prefix(v->name, "$out.")) continue;
-    if (!n) put_source(h->m, place_of(h, f, f->result.at[i]), true, &place);
+    if (!n) put_source(m, place_of(f, f->result.at[i]), true, &place);
     if (n++ < MOST) buf_printf(&what, "%s%s", n > 1 ? ", " : " ", v->name + strlen("$out."));
   }
   if (n > MOST) buf_printf(&what, " and %u more", n - MOST);
-  Str kind = str_intern(part == CHUNK_BACKWARD ? "gradients of activations" : "activations");
-  if (!n) return;
-  buf_printf(h->out, ",\n     .message[%d] = ", part);
-  put_string(h->out, str_printf("%s%s", kind, what.text));
-  if (place.n) buf_printf(h->out, ", .source[%d] = ", part);
-  if (place.n) put_string(h->out, place.text);
+  Str text = n ? str_internn(what.text, what.n) : NULL;
+  *source = n && place.n ? str_internn(place.text, place.n) : NULL;
   buf_free(&what);
   buf_free(&place);
+  return text;
+}
+
+static void put_message(Host *h, uint32_t chunk, ChunkPart part) {
+  Str source, what = chunk_message(h->m, chunk, part, &source);
+  if (!what) return;
+  buf_printf(h->out, ",\n     .message[%d] = ", part);
+  put_string(h->out, what);
+  if (source) buf_printf(h->out, ", .source[%d] = ", part);
+  if (source) put_string(h->out, source);
 }
 
 static void print_chunk_row(Host *h, uint32_t k) {

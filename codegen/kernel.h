@@ -128,6 +128,8 @@ int64_t largest_frame(const struct Plan *p, uint32_t stage);
 int64_t chunk_slot_bytes(const Module *m, uint32_t chunk);
 int64_t chunk_sent_bytes(const Module *m, uint32_t chunk, ChunkPart part);
 int64_t chunk_cost(const struct Plan *p, Id fn);
+// What a chunk's function sends, "activations x", and where that is computed, or NULL; NULL: nothing.
+Str chunk_message(const Module *m, uint32_t chunk, ChunkPart part, Str *source);
 
 // What the options say of data parallelism; runtime/program.h has the same fields.
 typedef struct ZeroOptions {

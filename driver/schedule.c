@@ -20,12 +20,34 @@ DtPipe *schedule_make(const Plan *p, int32_t micro, bool unit) {
   return pipe;
 }
 
-bool schedule_check(const Plan *p, int32_t micro) {
-  char why[600];
+// One rank stands for each stage: that at place 0 of all other axes.
+static bool runs(const Plan *p, int32_t micro) {
+  static const ChunkPart sender[DT_PIPE_MESSAGES] = {CHUNK_FORWARD, CHUNK_BACKWARD};
+  const Module *m = p->m;
+  int stride = 1;
+  char why[1000];
+  for (uint32_t a = 0; a < m->axis.n; a++) stride *= (int)m->axis.at[a].size;
   DtPipe *pipe = schedule_make(p, micro, false);
-  bool ok = dt_pipe_check(pipe, 0, 1, why, sizeof why);
-  if (!ok) fprintf(stderr, "dtc: the pipeline's schedule does not run: %s\n", why);
+  for (int k = 0; k < DT_PIPE_MESSAGES; k++) {
+    Str *what = NEWN(m->arena, Str, m->chunk.n), *source = NEWN(m->arena, Str, m->chunk.n);
+    for (uint32_t c = 0; c < m->chunk.n; c++)
+      what[c] = chunk_message(m, c, sender[k], &source[c]);
+    pipe->what[k] = what;
+    pipe->source[k] = source;
+  }
+  bool ok = dt_pipe_check(pipe, 0, stride, why, sizeof why);
+  if (!ok)
+    fprintf(stderr, "dtc: the pipeline's schedule does not run with %d microbatches: %s\n", micro,
+            why);
   dt_pipe_free(pipe);
+  return ok;
+}
+
+bool schedule_check(const Plan *p, int32_t micro) {
+  int32_t stages = (int32_t)p->m->stages;
+  const int32_t number[] = {1, stages - 1, stages, stages + 1, 2 * stages + 1, micro};
+  bool ok = true;
+  for (size_t i = 0; ok && i < sizeof number / sizeof *number; i++) ok = runs(p, number[i]);
   return ok;
 }
 

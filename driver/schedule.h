@@ -9,7 +9,8 @@
 // dt_pipe_free.
 DtPipe *schedule_make(const Plan *p, int32_t micro, bool unit);
 
-// Whether the pipeline runs through; false after a message.
+// Whether the pipeline runs through with that many microbatches, and with few: how many there are
+// is known at launch, where it is checked again. False after a message that names two ranks.
 bool schedule_check(const Plan *p, int32_t micro);
 
 // Timelines under both, with bubbles.

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "ir/chunk.h"
 #include "ir/layout.h"
 #include "ir/range.h"
 #include "ir/shard.h"
@@ -718,7 +719,7 @@ bool ir_verify(const Module *m, Buf *why) {
     if (m->entry[e] >= m->fn.n) return fail(&v, "entry `%s` is no function", entry_name[e]);
     if (!entry_ok(&v, (Entry)e)) return false;
   }
-  if (!chunks_ok(&v)) return false;
+  if (!chunks_ok(&v) || !chunks_verify(m, why)) return false;
   if (m->axis.n && !m->spmd) return shard_verify(m, why);
   return true;
 }

@@ -58,6 +58,10 @@ int dt_handshake_state(const DtRun *r, DtError *e) {
   Text t = {.n = 0};
   line(&t, "step to begin with: %lld\nsamples used: %lld\nseed: %llu\n", (long long)r->step,
        (long long)r->samples, (unsigned long long)r->seed);
+  for (int i = 0; i < DT_WALKS; i++)
+    if (r->walk.route[i].pipe)
+      line(&t, "the pipeline's schedule: hash %016llx\n",
+           (unsigned long long)dt_pipe_hash(r->walk.route[i].pipe));
   data_line(&t, "training data", &r->train);
   data_line(&t, "validation data", &r->val);
   return dt_comm_handshake(t.text, e);

@@ -71,6 +71,9 @@ typedef struct DtPipe {
   // By chunk: buffers for what it receives, and for what it sends.
   int32_t *in[DT_PIPE_MESSAGES], *out[DT_PIPE_MESSAGES];
   int32_t *held; // by stage: most activations alive at one time
+  // Set by the caller, for messages; NULL or by chunk: what its messages are, "activations x", and
+  // where they are computed, "gpt2.dt:17" (or NULL).
+  const char *const *what[DT_PIPE_MESSAGES], *const *source[DT_PIPE_MESSAGES];
   int64_t length; // from the first piece of work to the end of the last
   void *memory;
 } DtPipe;
@@ -79,6 +82,8 @@ typedef struct DtPipe {
 // without interleaving or with one stage).
 DtPipe *dt_pipe_make(const DtPipeShape *shape);
 void dt_pipe_free(DtPipe *p);
+// Of all that the stages do, in order: ranks of a pipeline compare it before they start.
+uint64_t dt_pipe_hash(const DtPipe *p);
 
 // Chunks in all; whether a chunk runs W apart from B.
 static inline int dt_pipe_chunks(const DtPipeShape *s) { return s->stages * s->chunks; }
@@ -93,7 +98,7 @@ DtPipeBubble dt_pipe_bubble(const DtPipe *p);
 // Runs the table with sends that wait for their receives: every message meets its receive in the
 // same order on both sides, nothing waits for ever, each chunk does each microbatch once and in
 // order, on what it needs, and no slot or buffer is filled while it is in use. False with a message
-// that names the two ranks and operations; stage s is rank `first + stride * s`.
+// that names the two ranks, the operations and their lines; stage s is rank `first + stride * s`.
 bool dt_pipe_check(const DtPipe *p, int first, int stride, char *message, size_t size);
 
 // "1f1b", "interleaved:4"; false where it is neither. V is 1 but for interleaved, 2 where it does

@@ -26,19 +26,32 @@ static const char *const message_name[] = {"activation", "gradient"};
 
 static int rank_of(const Check *x, int stage) { return x->first + x->stride * stage; }
 
+// "activation of chunk 0 (activations x, gpt2.dt:17)"
+static void describe_message(const Check *x, const DtPipeOp *op, char *text, size_t size) {
+  const char *const *what = x->p->what[op->message], *const *source = x->p->source[op->message];
+  bool known = what && op->chunk >= 0 && op->chunk < x->C && what[op->chunk];
+  const char *line = known && source ? source[op->chunk] : NULL;
+  int n = snprintf(text, size, "%s of chunk %d", message_name[op->message], op->chunk);
+  if (known && n > 0 && (size_t)n < size)
+    snprintf(text + n, size - (size_t)n, " (%s%s%s)", what[op->chunk], line ? ", " : "",
+             line ? line : "");
+}
+
 static void describe(const Check *x, int stage, const DtPipeOp *op, char *text, size_t size) {
   if (op->work < DT_PIPE_COMPUTED)
     snprintf(text, size, "rank %d (stage %d), %s of chunk %d, microbatch %d", rank_of(x, stage),
              stage, work_name[op->work], op->chunk, op->micro);
-  else
-    snprintf(text, size,
-             "rank %d (stage %d), %s of the %s of chunk %d, microbatch %d %s rank %d (stage %d)",
-             rank_of(x, stage), stage, work_name[op->work], message_name[op->message], op->chunk,
-             op->micro, op->work == DT_PIPE_SEND ? "to" : "from", rank_of(x, op->peer), op->peer);
+  else {
+    char what[200];
+    describe_message(x, op, what, sizeof what);
+    snprintf(text, size, "rank %d (stage %d), %s of the %s, microbatch %d %s rank %d (stage %d)",
+             rank_of(x, stage), stage, work_name[op->work], what, op->micro,
+             op->work == DT_PIPE_SEND ? "to" : "from", rank_of(x, op->peer), op->peer);
+  }
 }
 
 static bool fail(Check *x, int stage, const DtPipeOp *op, const char *what) {
-  char text[200];
+  char text[400];
   describe(x, stage, op, text, sizeof text);
   snprintf(x->message, x->size, "%s: %s", text, what);
   return false;
@@ -46,7 +59,7 @@ static bool fail(Check *x, int stage, const DtPipeOp *op, const char *what) {
 
 static bool fail_two(Check *x, int s, const DtPipeOp *a, int t, const DtPipeOp *b,
                      const char *what) {
-  char one[200], two[200];
+  char one[400], two[400];
   describe(x, s, a, one, sizeof one);
   if (b) describe(x, t, b, two, sizeof two);
   else snprintf(two, sizeof two, "rank %d (stage %d), which has finished", rank_of(x, t), t);
@@ -227,4 +240,21 @@ bool dt_pipe_check(const DtPipe *p, int first, int stride, char *message, size_t
   ok = ok && explain(&x) && everything_done(&x);
   release(&x);
   return ok;
+}
+
+static uint64_t mix(uint64_t h, uint64_t v) { return (h ^ v) * 0x9e3779b97f4a7c15u ^ h >> 29; }
+
+uint64_t dt_pipe_hash(const DtPipe *p) {
+  uint64_t h = mix((uint64_t)p->shape.kind, (uint64_t)p->shape.micro);
+  for (int s = 0; s < p->shape.stages; s++) {
+    h = mix(h, (uint64_t)p->stage[s].n);
+    for (int64_t i = 0; i < p->stage[s].n; i++) {
+      const DtPipeOp *op = &p->stage[s].op[i];
+      const int32_t field[] = {op->work, op->message, op->chunk, op->micro, op->slot,
+                               op->in,   op->out,     op->peer};
+      for (size_t k = 0; k < sizeof field / sizeof *field; k++)
+        h = mix(h, (uint64_t)(uint32_t)field[k]);
+    }
+  }
+  return h;
 }

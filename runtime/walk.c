@@ -44,6 +44,19 @@ static void place_all(DtRoute *r, const DtProgram *p, int stage, bool eval) {
   }
 }
 
+// For each kind of message, what the chunks' are and where they are computed.
+static const char **name_messages(const DtProgram *p, bool eval) {
+  size_t C = (size_t)p->nchunk;
+  const char **names = calloc(2 * DT_PIPE_MESSAGES * C, sizeof *names);
+  for (size_t i = 0; names && i < DT_PIPE_MESSAGES * C; i++) {
+    int k = (int)(i / C), c = (int)(i % C);
+    int part = k == DT_PIPE_GRAD ? DT_BACKWARD : eval ? DT_EVAL : DT_FORWARD;
+    names[C * (size_t)(2 * k) + i % C] = p->chunk[c].message[part];
+    names[C * (size_t)(2 * k + 1) + i % C] = p->chunk[c].source[part];
+  }
+  return names;
+}
+
 static int open_route(DtRoute *r, const DtProgram *p, int stage, int64_t micro, bool eval,
                       DtError *e) {
   size_t C = (size_t)p->nchunk;
@@ -51,12 +64,15 @@ static int open_route(DtRoute *r, const DtProgram *p, int stage, int64_t micro, 
   if (micro < 1) return 0;
   int64_t *table = calloc(C * (1 + 2 * DT_PIPE_MESSAGES + DT_PIPE_COMPUTED), sizeof *table);
   DtTicket *ticket = calloc(C * 2 * DT_PIPE_MESSAGES * BUFFERS, sizeof *ticket);
-  if (!table || !ticket) {
+  const char **names = name_messages(p, eval);
+  if (!table || !ticket || !names) {
     free(table);
     free(ticket);
+    free(names);
     return dt_fail(e, DT_EXIT_OS, "no memory for the pipeline's schedule");
   }
   r->slot = table;
+  r->names = names;
   for (int k = 0; k < DT_PIPE_MESSAGES; k++) {
     r->in[k] = table + C * (size_t)(1 + k);
     r->out[k] = table + C * (size_t)(1 + DT_PIPE_MESSAGES + k);
@@ -77,7 +93,11 @@ static int open_route(DtRoute *r, const DtProgram *p, int stage, int64_t micro, 
   if (!r->pipe)
     return dt_fail(e, DT_EXIT_OS, "no memory for the schedule of %lld microbatches",
                    (long long)micro);
-  char why[600];
+  for (int k = 0; k < DT_PIPE_MESSAGES; k++) {
+    r->pipe->what[k] = names + C * (size_t)(2 * k);
+    r->pipe->source[k] = names + C * (size_t)(2 * k + 1);
+  }
+  char why[1000];
   int stride = dt_world.size / p->pp > 0 ? dt_world.size / p->pp : 1;
   if (!dt_pipe_check(r->pipe, dt_world.rank % stride, stride, why, sizeof why))
     return dt_fail(e, DT_EXIT_BUG, "the pipeline's schedule does not run: %s", why);
@@ -101,6 +121,7 @@ void dt_walk_close(DtWalk *w) {
   for (int i = 0; i < DT_WALKS; i++) {
     dt_pipe_free(w->route[i].pipe);
     free(w->route[i].slot);
+    free(w->route[i].names);
     free(w->route[i].arrived[0]);
     w->route[i] = (DtRoute){.pipe = NULL};
   }

@@ -15,6 +15,7 @@ typedef struct DtRoute {
   // By chunk, if it is this stage's: bytes to the first slot, buffer.
   int64_t *slot, *in[DT_PIPE_MESSAGES], *out[DT_PIPE_MESSAGES];
   int64_t bytes;
+  const char **names; // of the pipe's messages
   DtTicket *arrived[DT_PIPE_MESSAGES], *gone[DT_PIPE_MESSAGES]; // by chunk and buffer
 } DtRoute;
 

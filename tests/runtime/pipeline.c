@@ -124,8 +124,12 @@ static DtPipe *sample(DtPipeKind kind) {
   return dt_pipe_make(&(DtPipeShape){.kind = kind, .stages = 3, .chunks = 1, .micro = 5});
 }
 
-// The table with the fault is refused, and the message has the parts.
+// The table with the fault is refused, and the message has the parts. It is no longer the table that
+// other ranks have.
 static void refused(DtPipe *p, const char *a, const char *b) {
+  DtPipe *good = dt_pipe_make(&p->shape);
+  CHECK(good && dt_pipe_hash(good) != dt_pipe_hash(p));
+  dt_pipe_free(good);
   text[0] = 0;
   CHECK(!dt_pipe_check(p, 2, 4, text, sizeof text));
   CHECK_SAYS(text, a);
@@ -174,6 +178,26 @@ static void check_faults(void) {
   refused(p, "rank 10 (stage 2)", "chunk 2");
 }
 
+static const char *const acts[] = {"activations x", "activations y", NULL};
+static const char *const lines[] = {"gpt2.dt:17", NULL, NULL};
+
+// Ranks wait in a ring: the first wants a gradient before it sends what that is computed from.
+static void check_ring(void) {
+  DtPipe *p = sample(DT_PIPE_1F1B);
+  p->what[DT_PIPE_ACT] = acts;
+  p->source[DT_PIPE_ACT] = lines;
+  int64_t first = find(p, 0, DT_PIPE_SEND, 0);
+  for (int64_t i = find(p, 0, DT_PIPE_RECV, 0); i > first; i--) swap(p, 0, i, i - 1);
+  refused(p, "in a circle: rank 2 (stage 0), receive of the gradient of chunk 1, microbatch 0",
+          "receive of the activation of chunk 0 (activations x, gpt2.dt:17), microbatch");
+  p = sample(DT_PIPE_1F1B);
+  p->what[DT_PIPE_ACT] = acts;
+  p->source[DT_PIPE_ACT] = lines;
+  p->stage[0].op[find(p, 0, DT_PIPE_SEND, 1)].micro = 2;
+  refused(p, "send of the activation of chunk 0 (activations x, gpt2.dt:17), microbatch 2 to rank 6",
+          "receive of the activation of chunk 0 (activations x, gpt2.dt:17), microbatch 1 from rank");
+}
+
 static void check_parse(void) {
   DtPipeKind kind;
   int chunks;
@@ -207,6 +231,7 @@ int main(void) {
   check_bubble();
   check_uneven();
   check_faults();
+  check_ring();
   check_parse();
   check_drawing();
   return check_done();
