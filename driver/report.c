@@ -50,7 +50,7 @@ static void add_memory(Report *r, const Plan *p) {
   r->state_bytes = m.params + m.grads + m.moments;
   r->gathered_bytes = m.gathered;
   r->reducing_bytes = m.reducing;
-  r->other_bytes = m.norm + m.collected + m.tied;
+  r->other_bytes = m.norm + m.collected + m.tied + m.buckets;
   r->frame_bytes = m.frame;
   r->pipeline_bytes = m.pipeline;
   r->data_bytes = m.batches;
@@ -109,7 +109,7 @@ void report_text(const Report *r, const Module *m, FILE *out) {
   line(out, "activations, scratch", r->frame_bytes);
   line(out, "pipeline", r->pipeline_bytes);
   line(out, "data", r->data_bytes);
-  line(out, "norm, saving", r->other_bytes);
+  line(out, "norm, saving, buckets", r->other_bytes);
   line(out, "total", r->total_bytes);
 }
 

@@ -9,7 +9,7 @@ typedef struct Report {
   int64_t param_bytes, grad_bytes, moment_bytes, frame_bytes, data_bytes, total_bytes; // of one rank
   int64_t state_bytes; // parameters, gradients and moments: what ZeRO cuts
   int64_t gathered_bytes, reducing_bytes; // what is whole for a while
-  int64_t other_bytes; // the norm's sums, a tensor collected to be written
+  int64_t other_bytes; // the norm's sums, a tensor collected to be written, small units together
   int stages, stage; // of a pipeline; the one whose rank needs most
   int64_t pipeline_bytes; // activations that wait for their backward pass, messages
   int ranks, zero, owners; // data-parallel ranks; those among which ZeRO cuts

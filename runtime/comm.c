@@ -95,6 +95,7 @@ static void carry_out(const DtOp *op) {
                                 .layer = op->note.layer,
                                 .step = op->step,
                                 .micro = op->micro,
+                                .posted = op->posted,
                                 .begin = begin});
 }
 
@@ -198,6 +199,7 @@ static DtTicket post(const DtOp *op) {
   *at = *op;
   at->step = dt_comm_at_step();
   at->micro = comm.micro;
+  at->posted = dt_tracing ? dt_nanoseconds() : 0;
   if (at->note.layer < 0) at->note.layer = comm.layer;
   dt_counter_set(&comm.posted, t);
   return t;
@@ -213,7 +215,7 @@ static bool alone(const DtOp *op) {
 
 static DtTicket begin(DtOpKind kind, const DtGroup *g, DtType type, DtReduce reduce, int peer,
                       const void *in, void *out, int64_t count, DtNote note) {
-  DtOp op = {kind, type, reduce, peer, g, in, out, count, 0, -1, note};
+  DtOp op = {kind, type, reduce, peer, g, in, out, count, 0, -1, note, 0};
   return alone(&op) ? 0 : post(&op);
 }
 

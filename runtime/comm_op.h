@@ -33,6 +33,7 @@ typedef struct DtOp {
   int64_t step;  // of the run, when it was posted
   int64_t micro; // of the step, or -1
   DtNote note;
+  int64_t posted; // nanoseconds, for the profile; or 0
 } DtOp;
 
 // How ranks are connected. Called by the communication thread, but for close. Any but run and look

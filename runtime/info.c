@@ -140,13 +140,14 @@ static DtMemory most_memory(const DtProgram *p, const Layout *l, int64_t micro, 
 static void print_memory(const DtMemory *of) {
   DtMemory m = *of;
   printf(
-      "\"memory\":{\"formula\":\"parameters + gradients + moments + gathered + reducing + frame + "
+      "\"memory\":{\"formula\":\"parameters + gradients + moments + gathered + reducing + buckets + frame + "
       "batches + norm + collected + pipeline + tied\"");
   integer("parameters", m.params);
   integer("gradients", m.grads);
   integer("moments", m.moments);
   integer("gathered", m.gathered);
   integer("reducing", m.reducing);
+  integer("buckets", m.buckets);
   integer("frame", m.frame);
   integer("batches", m.batches);
   integer("norm", m.norm);
@@ -241,6 +242,7 @@ void dt_plan(const DtRun *r) {
   size("moments", m.moments);
   size("gathered", m.gathered);
   size("reducing", m.reducing);
+  size("buckets", m.buckets);
   size("frame", m.frame);
   size("batches", m.batches);
   size("norm", m.norm);

@@ -32,14 +32,15 @@ DtMemory dt_memory(const DtStages *s, int stage, const DtProgram *p, const DtCut
                 .moments = size * n.moment * p->nmoment,
                 .gathered = size * n.gathered,
                 .reducing = size * (cut->each ? n.grads : 0),
+                .buckets = size * n.packed,
                 .frame = s->view[stage].frame_bytes};
   for (int k = 0; k < p->ndata; k++) m.batches += data_bytes(p, k);
   m.norm = (int64_t)sizeof(double) * (dt_norm_blocks(u, cut) + dt_shared_count(u, p, cut));
   if (saves) m.collected = dt_save_bytes(p, cut);
   if (walk) m.pipeline = dt_walk_bytes(walk);
   m.tied = size * dt_tie_count(s, stage, cut->grads ? cut->owners : 1);
-  m.total = m.params + m.grads + m.moments + m.gathered + m.reducing + m.frame + m.batches +
-            m.norm + m.collected + m.pipeline + m.tied;
+  m.total = m.params + m.grads + m.moments + m.gathered + m.reducing + m.buckets + m.frame +
+            m.batches + m.norm + m.collected + m.pipeline + m.tied;
   return m;
 }
 
@@ -113,6 +114,7 @@ static int list_regions(DtRun *r, Region list[MOST_REGIONS]) {
   list[n++] = (Region){&z->sum, size * s.sums, true, "sums", false};
   for (int i = 0; i < p->nmoment; i++)
     list[n++] = (Region){&z->moment[i], size * s.moment, true, "moments", true};
+  list[n++] = (Region){&z->packed, m.buckets, false, "buckets", false};
   list[n++] = (Region){&r->frame, m.frame, false, "frame", false};
   for (int k = 0; k < p->ndata; k++)
     list[n++] = (Region){&r->buffer[k], data_bytes(p, k), false, p->data[k].name, false};

@@ -50,6 +50,7 @@ static inline void dt_set(const DtProgram *p, void *at, int64_t i, double v) {
 typedef struct DtMemory {
   int64_t params, grads, moments; // the model's state, as ZeRO cuts it
   int64_t gathered, reducing;     // parameters, and gradients, that are whole for a while
+  int64_t buckets;                // small ones on their way (runtime/bucket.h)
   int64_t frame, batches, norm, collected;
   int64_t pipeline, tied; // activations and messages of a pipeline; a gradient that stages sum
   int64_t total;

@@ -151,10 +151,10 @@ static void put_rank(Sink *s, int64_t start) {
     put(s,
         ",\n{\"name\":\"%s%s\",\"ph\":\"X\",\"ts\":%.3f,\"dur\":%.3f,\"pid\":%d,\"tid\":1,"
         "\"args\":{\"axes\":\"%s\",\"bytes\":%lld,\"step\":%lld,\"microbatch\":%lld,\"layer\":%lld,"
-        "\"source\":\"%s\"}}",
+        "\"posted\":%.3f,\"source\":\"%s\"}}",
         t->op, t->what ? what : "", (double)(t->begin - start) / 1e3,
         (double)(t->end - t->begin) / 1e3, rank, t->axes, (long long)t->bytes, (long long)t->step,
-        (long long)t->micro, (long long)t->layer, source);
+        (long long)t->micro, (long long)t->layer, (double)(t->posted - start) / 1e3, source);
   }
 }
 

@@ -38,7 +38,7 @@ static inline const char *dt_activity_now(void) {
 typedef struct DtTransfer {
   const char *op, *what, *source, *axes;
   int64_t layer, micro, step, bytes;
-  int64_t begin, end; // nanoseconds
+  int64_t posted, begin, end; // nanoseconds
 } DtTransfer;
 void dt_trace_comm(const DtTransfer *t); // it is complete now, whatever its `end`
 

@@ -79,6 +79,25 @@ static void sort_instances(DtUnits *u) {
   }
 }
 
+// Units outside stacks that are exchanged together: those that cost little more to send than an
+// operation costs by itself.
+static void form_buckets(DtUnits *u, int owners) {
+  static const int64_t SMALL = 1 << 18, MOST = 1 << 20; // elements
+  for (int64_t i = 0, end; i < u->outside; i = end > i ? end : i + 1) {
+    int64_t sum = 0;
+    for (end = i; end < u->outside; end++) {
+      int64_t n = u->unit[end].count;
+      if (n > SMALL || sum + n > MOST) break;
+      sum += n;
+    }
+    for (int64_t k = i; end > i + 1 && k < end; k++) {
+      u->unit[k].together = end;
+      u->unit[k].packed = u->packed_count;
+      u->packed_count += (u->unit[k].count + owners - 1) / owners;
+    }
+  }
+}
+
 int dt_units_make(DtUnits *u, const DtProgram *p, int owners, DtError *e) {
   int64_t units = p->nparam, instances = 0;
   memset(u, 0, sizeof *u);
@@ -100,6 +119,7 @@ int dt_units_make(DtUnits *u, const DtProgram *p, int owners, DtError *e) {
     u->unit[i].piece = u->piece_count;
     u->piece_count += (u->unit[i].count + owners - 1) / owners;
   }
+  form_buckets(u, owners);
   return 0;
 }
 

@@ -22,6 +22,8 @@ typedef struct DtInstance {
 typedef struct DtUnit {
   int64_t offset, count; // elements of a whole region
   int64_t piece;         // where its piece begins in a region of pieces
+  int64_t together;      // of a bucket (runtime/bucket.h): the unit after its last; 0: in none
+  int64_t packed;        // of a bucket: where its piece begins among those of all buckets
   int stack;             // 1 + DtProgram.stack, or 0
   int64_t layer;         // the model's number of it; -1 outside
   const char *name, *source;
@@ -39,6 +41,7 @@ typedef struct DtUnits {
   int64_t outside_count; // elements of a region before the stacks
   int64_t layer_count;   // elements of the largest layer
   int64_t piece_count;   // elements in a region of pieces
+  int64_t packed_count;  // elements of an owner's pieces of all buckets
 } DtUnits;
 
 // Elements [lo, hi) of a unit.

@@ -1,5 +1,6 @@
 #include "runtime/zero.h"
 
+#include "runtime/bucket.h"
 #include "runtime/launch.h"
 #include "runtime/run.h"
 
@@ -26,7 +27,8 @@ DtSizes dt_sizes(const DtUnits *u, const DtProgram *p, const DtCut *c) {
                    .gathered = !c->params ? 0 : c->param_slots ? slots : whole,
                    .grads = c->grad_slots ? slots : whole,
                    .sums = !c->each ? 0 : c->grads ? u->piece_count : whole,
-                   .moment = c->moments ? u->piece_count : whole};
+                   .moment = c->moments ? u->piece_count : whole,
+                   .packed = c->moments ? c->owners * u->packed_count : 0};
 }
 
 int dt_zero_open(DtZero *z, const DtProgram *p, DtError *e) {
@@ -45,7 +47,9 @@ int dt_zero_open(DtZero *z, const DtProgram *p, DtError *e) {
   z->across = dt_group_across(g, z->cut.owners);
   z->ticket = calloc((size_t)z->units.nunit + 1, sizeof *z->ticket);
   z->sum_of = calloc((size_t)z->units.nunit + 1, sizeof *z->sum_of);
-  if (!z->ticket || !z->sum_of) return dt_fail(e, DT_EXIT_OS, "no memory for the table of units");
+  z->spread = calloc((size_t)z->units.nunit + 1, sizeof *z->spread);
+  if (!z->ticket || !z->sum_of || !z->spread)
+    return dt_fail(e, DT_EXIT_OS, "no memory for the table of units");
   for (int i = 0; i < DT_SLOTS; i++) z->slot[i].unit = z->grad_slot[i] = -1;
   return 0;
 }
@@ -55,8 +59,10 @@ void dt_zero_close(DtZero *z) {
   memset(&z->units, 0, sizeof z->units);
   free(z->ticket);
   free(z->sum_of);
+  free(z->spread);
   z->ticket = NULL;
   z->sum_of = NULL;
+  z->spread = NULL;
 }
 
 static int64_t size_of(const DtZero *z) { return (int64_t)dt_type_size(z->p->type); }
@@ -112,10 +118,26 @@ static DtTicket gather(DtZero *z, int64_t unit, char *to) {
   return dt_all_gather(z->shard, z->p->type, plus(z, z->param, u->piece), to, u->count, note_of(u));
 }
 
+static void gather_bucket(DtZero *z, int64_t from, int64_t to) {
+  z->ticket[from] = dt_bucket_gather(z, from, to);
+  z->spread[from] = to;
+}
+
 // All units [from, to) into their places in a whole region.
 static void gather_units(DtZero *z, int64_t from, int64_t to) {
-  for (int64_t i = from; i < to; i++)
-    z->ticket[i] = gather(z, i, plus(z, z->gathered, z->units.unit[i].offset));
+  for (int64_t i = from, next; i < to; i = next) {
+    next = dt_bucket_end(&z->units, i, to);
+    if (next > i + 1) gather_bucket(z, i, next);
+    else z->ticket[i] = gather(z, i, plus(z, z->gathered, z->units.unit[i].offset));
+  }
+}
+
+// A unit outside stacks is in its place, and those that came with it.
+static void arrive(DtZero *z, int64_t unit) {
+  wait_for(&z->ticket[unit], FOR_PARAMS);
+  if (z->spread[unit])
+    dt_bucket_spread(z, unit, z->spread[unit], z->cut.params ? z->gathered : z->param);
+  z->spread[unit] = 0;
 }
 
 static char *slot_at(const DtZero *z, char *base, int slot) {
@@ -158,7 +180,7 @@ static void gather_first(DtZero *z) {
   if (z->cut.params && !z->gathered_now) gather_units(z, 0, slots ? u->outside : u->nunit);
   z->gathered_now = true;
   if (first && find_slot(z->slot, u->outside) < 0) fetch(z, 1 - z->slot_used, u->outside);
-  for (int64_t i = 0; i < u->outside; i++) wait_for(&z->ticket[i], FOR_PARAMS);
+  for (int64_t i = 0; i < u->outside; i++) arrive(z, i);
 }
 
 void dt_zero_updated(DtZero *z, int64_t unit) {
@@ -169,6 +191,9 @@ void dt_zero_updated(DtZero *z, int64_t unit) {
       z->slot[i].unit = -1;
     }
     z->gathered_now = false;
+  } else if (z->cut.moments && u->together) {
+    if (unit + 1 == u->together)
+      gather_bucket(z, dt_bucket_begin(&z->units, unit), u->together);
   } else if (z->cut.moments) {
     DtPart p = dt_part(z, DT_PARAM, unit);
     char *own = plus(z, p.at, dt_owned(z, unit).lo);
@@ -202,6 +227,10 @@ static void settle(DtZero *z, int64_t unit) {
   if (!s->pending) return;
   s->pending = false;
   wait_for(&s->ticket, FOR_GRADS);
+  if (s->until) {
+    dt_bucket_add(z, unit, s->until, s->store);
+    return;
+  }
   void *arg[] = {z, s->to, s->from};
   if (s->from != s->to) dt_parallel(add_part, arg, s->count, 1 << 14);
 }
@@ -248,6 +277,15 @@ static void reduce_unit(DtZero *z, int64_t unit, char *in) {
   if (z->cut.grads) reduce_pieces(z, unit, in);
   else
     reduce_whole(z, &z->sum_of[unit], in, dt_part(z, DT_GRAD, unit).at, u->count, note_of(u));
+}
+
+static void reduce_bucket(DtZero *z, int64_t from, int64_t to) {
+  for (int64_t i = from; i < to; i++)
+    count_once(z, &z->units.unit[i], plus(z, z->grad, z->units.unit[i].offset));
+  z->sum_of[from] = (DtSum){.pending = true,
+                            .store = z->fresh || !z->cut.each,
+                            .until = to,
+                            .ticket = dt_bucket_reduce(z, from, to)};
 }
 
 void dt_outside_grads(const DtCall *call) {
@@ -305,8 +343,11 @@ DtRange dt_zero_units_of(const DtZero *z, int param, int n) {
 
 void dt_zero_end_units(DtZero *z, int64_t from, int64_t to) {
   if (alone(z) || from == to || !(z->cut.each || z->last)) return;
-  for (int64_t i = from; z->cut.grads && i < to; i++)
-    reduce_unit(z, i, plus(z, z->grad, z->units.unit[i].offset));
+  for (int64_t i = from, next; z->cut.grads && i < to; i = next) {
+    next = dt_bucket_end(&z->units, i, to);
+    if (next > i + 1) reduce_bucket(z, i, next);
+    else reduce_unit(z, i, plus(z, z->grad, z->units.unit[i].offset));
+  }
   if (z->cut.grads) return;
   for (int64_t i = from; i < to; i++)
     count_once(z, &z->units.unit[i], plus(z, z->grad, z->units.unit[i].offset));
@@ -344,6 +385,6 @@ void dt_zero_finish(DtZero *z) {
 
 void dt_zero_settle(DtZero *z) {
   for (int64_t i = 0; i < z->units.nunit; i++) settle(z, i);
-  for (int64_t i = 0; i < z->units.nunit; i++) wait_for(&z->ticket[i], FOR_PARAMS);
+  for (int64_t i = 0; i < z->units.nunit; i++) arrive(z, i);
   for (int i = 0; i < DT_SLOTS; i++) wait_for(&z->slot[i].ticket, FOR_PARAMS);
 }

@@ -41,7 +41,7 @@ DtCut dt_cut(const DtProgram *p, int ranks);
 
 // Elements of each region, all a rank has.
 typedef struct DtSizes {
-  int64_t params, gathered, grads, sums, moment;
+  int64_t params, gathered, grads, sums, moment, packed;
 } DtSizes;
 DtSizes dt_sizes(const DtUnits *u, const DtProgram *p, const DtCut *cut);
 
@@ -57,9 +57,11 @@ typedef struct DtSlot {
   DtTicket ticket;
 } DtSlot;
 
-// A gradient on its way to the owners.
+// A gradient on its way to the owners: a unit's, or those of several (`until` is the unit after
+// them).
 typedef struct DtSum {
-  bool pending;
+  bool pending, store;
+  int64_t until;
   DtTicket ticket;
   char *from, *to; // when it has arrived, `count` elements are added; from == to: they are in place
   int64_t count;
@@ -71,12 +73,13 @@ typedef struct DtZero {
   DtStages stages;
   DtUnits units; // those of this rank's stage
   const DtGroup *shard, *across; // owners of a unit's pieces; those who own the same pieces
-  char *param, *gathered, *grad, *sum, *moment[DT_MAX_MOMENTS];
+  char *param, *gathered, *grad, *sum, *moment[DT_MAX_MOMENTS], *packed;
   size_t grad_bytes;
   DtSlot slot[DT_SLOTS];
   int64_t grad_slot[DT_SLOTS]; // units, or -1
   int slot_used, grad_used; // what was asked for last
   DtTicket *ticket;         // for each unit: its parameters have arrived; 0: they were there
+  int64_t *spread;          // for each: the unit after those of a bucket that arrives with it; 0
   bool gathered_now;        // what is gathered before the first layer is
   DtSum *sum_of;    // for each unit; outside stacks, whole gradients go together as the first's
   bool fresh, last; // the microbatch is the step's first, its last
