@@ -133,7 +133,7 @@ void host_tables(Host *h, int cpu_level, Str build_hash);
 void host_attention_shape(Host *h, Id fn, const Kernel *k);
 uint32_t host_attention_args(const Host *h, Id fn, const Kernel *k,
                              Id *arg); // values in the call's order
-// The position of the first query, where a rank has some of them; NULL: 0.
-Str host_attention_first(HostFn *x, const Kernel *k);
+// What dt_attend_at needs to know of positions, where a rank has some of them: 3 arguments, or 0.
+uint32_t host_attention_place(HostFn *x, const Kernel *k, Str place[3]);
 
 #endif

@@ -99,8 +99,8 @@ static void print_attention(HostFn *x, uint32_t kernel) {
   const Kernel *k = &x->fp->kernel.at[kernel];
   Id value[16];
   uint32_t n = host_attention_args(x->h, x->id, k, value);
-  Str first = host_attention_first(x, k), arg[18] = {k->name, first};
-  uint32_t at = first ? 2 : 1;
+  Str arg[20] = {k->name};
+  uint32_t placed = host_attention_place(x, k, arg + 1), at = 1 + placed;
   for (uint32_t i = 0; i < n; i++) {
     if (value[i] == NONE) { // dropped, but the implementation writes it
       arg[i + at] = str_printf("(void *)(%s)", frame_at(x, x->fp->callee_frame[kernel]));
@@ -109,8 +109,8 @@ static void print_attention(HostFn *x, uint32_t kernel) {
     const Layout *l = &x->fp->layout[value[i]];
     arg[i + at] = plus(pointer(x, l->buffer), l->offset);
   }
-  const char *name = n > 5 ? (first ? "dt_attend_bwd_at" : "dt_attend_bwd")
-                           : (first ? "dt_attend_at" : "dt_attend");
+  const char *name = n > 5 ? (placed ? "dt_attend_bwd_at" : "dt_attend_bwd")
+                           : (placed ? "dt_attend_at" : "dt_attend");
   put_call(&x->body, 2, name, arg, n + at, ";\n");
 }
 

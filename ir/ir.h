@@ -129,7 +129,9 @@ typedef struct Index {
 // How a value lies over the ranks of one mesh axis of size n. PARTIAL: the value is the reduction, by
 // `op`, over the ranks' arrays. SPLIT: element p of dimension dim belongs to rank (p / block) % n;
 // block = extent / n is the plain split, a smaller one an inner factor of a merged dimension. Where
-// extent is not a multiple of block * n, the last ranks have less.
+// extent is not a multiple of block * n, the last ranks have less. On a folded axis every second
+// turn goes back: where p / (block * n) is odd, it is rank n - 1 - (p / block) % n. With block =
+// extent / (2 n) rank r then has blocks r and 2 n - 1 - r: equal work for causal attention.
 typedef enum ShardKind { SHARD_WHOLE, SHARD_SPLIT, SHARD_PARTIAL } ShardKind;
 typedef struct Shard {
   uint8_t kind; // ShardKind
@@ -270,6 +272,7 @@ typedef struct Axis {
   int64_t size; // at least 2: an axis of one rank is left out
   bool sequence; // pass shard may put the sequence on it, and puts what a stack carries so
   bool heads; // cp: in attention, heads are on it, not the sequence
+  bool folded; // see Shard
 } Axis;
 
 typedef enum DataKind { DATA_NONE, DATA_TOKENS, DATA_BYTES, DATA_ARRAYS } DataKind;
@@ -365,6 +368,11 @@ typedef struct Module {
   Train train;
   struct ExprTable *table; // hash-consing; private to ir.c
 } Module;
+
+// How many blocks come before owners repeat: the axis's size, or twice that where it is folded.
+static inline int64_t axis_period(const Module *m, uint32_t axis) {
+  return m->axis.at[axis].size * (m->axis.at[axis].folded ? 2 : 1);
+}
 
 Module *module_new(Arena *a, Sources *s);
 

@@ -17,7 +17,7 @@ static const char *split_fault(const Module *m, const Shard *shard, uint32_t dim
     if (fault) return fault;
     if (n > 1 && extent % (shard[axis[i]].block * m->axis.at[axis[i]].size))
       return "two axes on a dimension that they do not divide evenly";
-    if (i && shard[axis[i - 1]].block % (shard[axis[i]].block * m->axis.at[axis[i]].size))
+    if (i && shard[axis[i - 1]].block % (shard[axis[i]].block * axis_period(m, axis[i])))
       return "two axes on one dimension, and their blocks do not nest";
   }
   return NULL;
@@ -72,8 +72,9 @@ int64_t layout_global(const Module *m, const Shard *shard, uint32_t dim, int64_t
                       const int64_t *coord, int64_t place) {
   uint32_t axis[MAX_AXIS], n = layout_axes(m, shard, dim, axis);
   for (uint32_t i = n; i-- > 0;) {
-    int64_t block = shard[axis[i]].block, size = m->axis.at[axis[i]].size;
-    place = (place / block * size + coord[axis[i]]) * block + place % block;
+    int64_t block = shard[axis[i]].block, size = m->axis.at[axis[i]].size, rank = coord[axis[i]];
+    if (m->axis.at[axis[i]].folded && place / block % 2) rank = size - 1 - rank;
+    place = (place / block * size + rank) * block + place % block;
   }
   return place < extent ? place : -1;
 }

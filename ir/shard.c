@@ -40,14 +40,16 @@ __attribute__((format(printf, 2, 3))) static bool refuse(Buf *why, const char *f
   return false;
 }
 
-bool shard_nest(int64_t extent, int64_t block_a, int64_t a, int64_t block_b, int64_t b) {
+bool shard_nest(const Module *m, int64_t extent, uint32_t axis_a, int64_t block_a, uint32_t axis_b,
+                int64_t block_b) {
+  int64_t a = m->axis.at[axis_a].size, b = m->axis.at[axis_b].size;
   if (extent % (block_a * a) || extent % (block_b * b)) return false;
-  return block_a % (block_b * b) == 0 || block_b % (block_a * a) == 0;
+  return block_a % (block_b * axis_period(m, axis_b)) == 0 ||
+         block_b % (block_a * axis_period(m, axis_a)) == 0;
 }
 
 static bool nested(const Module *m, const Value *v, uint32_t i, uint32_t j) {
-  return shard_nest(v->extent[v->shard[i].dim], v->shard[i].block, m->axis.at[i].size,
-                    v->shard[j].block, m->axis.at[j].size);
+  return shard_nest(m, v->extent[v->shard[i].dim], i, v->shard[i].block, j, v->shard[j].block);
 }
 
 bool shard_value_ok(const Module *m, const Value *v, Buf *why) {
@@ -106,23 +108,26 @@ static bool stands(const Module *m, const Stmt *s, Id sub, uint32_t i, int64_t *
 // The layout of dimension d by index i; false where i does not stand there, *bad where it does but
 // its extent leaves a remainder inside the group.
 static bool split_at(const Module *m, const Stmt *s, Id sub, uint32_t d, uint32_t i, int64_t block,
-                     int64_t n, Shard *out, bool *bad) {
+                     int64_t period, Shard *out, bool *bad) {
   int64_t inner;
   bool left;
   if (!stands(m, s, sub, i, &inner, &left)) return false;
-  *bad |= left && s->index[i].extent % (block * n) != 0;
+  *bad |= left && s->index[i].extent % (block * period) != 0;
   *out = shard_split(d, block * inner);
   return true;
 }
 
 bool shard_subscripts(const Module *m, const Stmt *s, const Id *sub, uint32_t rank, uint32_t index,
-                      int64_t block, int64_t n, Shard *out) {
+                      int64_t block, int64_t period, Shard *out) {
   bool bad = false;
   *out = shard_whole();
   for (uint32_t d = 0; d < rank; d++)
-    if (split_at(m, s, sub[d], d, index, block, n, out, &bad)) return !bad;
+    if (split_at(m, s, sub[d], d, index, block, period, out, &bad)) return !bad;
   return true;
 }
+
+static int64_t ranks_of(const ShardAsk *q) { return q->m->axis.at[q->axis].size; }
+static int64_t period_of(const ShardAsk *q) { return axis_period(q->m, q->axis); }
 
 static const Id *subs_of(const Module *m, Id read) { return &m->arg.at[ex(m, read)->arg]; }
 
@@ -130,7 +135,7 @@ bool shard_need(const ShardAsk *q, Id read, Assign a, Shard *out) {
   *out = shard_whole();
   if (a.kind != ASSIGN_INDEX) return true;
   return shard_subscripts(q->m, q->s, subs_of(q->m, read), ex(q->m, read)->narg, a.index, a.block,
-                          q->n, out);
+                          period_of(q), out);
 }
 
 // Whether a subscript is an index or a group of indices alone.
@@ -276,7 +281,8 @@ static void read_fits(const Module *m, Id read, void *ctx) {
   if (!r->ok) return;
   for (uint32_t d = 0; r->a.kind == ASSIGN_INDEX && d < ex(m, read)->narg; d++) {
     bool bad = false;
-    if (!split_at(m, q->s, ex_arg(m, read, d), d, r->a.index, r->a.block, q->n, &at, &bad))
+    if (!split_at(m, q->s, ex_arg(m, read, d), d, r->a.index, r->a.block, period_of(q),
+                  &at, &bad))
       continue;
     if (!bad && shard_same(at, type)) return;
     if (!found) need = at;
@@ -309,11 +315,13 @@ static bool result_index(const ShardAsk *q, Assign a, Shard *out, Buf *why) {
   const Stmt *s = q->s;
   if (a.index >= s->nindex) return refuse(why, "index %u of %u is assigned", a.index, s->nindex);
   const Index *i = &s->index[a.index];
-  if (!shard_deals(i->extent, a.block, q->n))
+  if (!shard_deals(i->extent, a.block, ranks_of(q)))
     return refuse(why, "blocks of %lld do not deal out `%s`, %lld, to %lld ranks",
-                  (long long)a.block, i->name, (long long)i->extent, (long long)q->n);
+                  (long long)a.block, i->name, (long long)i->extent,
+                  (long long)ranks_of(q));
   if (a.index >= s->nfree) return result_bound(q, a, out, why);
-  if (!shard_subscripts(q->m, s, s->sub, q->f->value.at[s->lhs].rank, a.index, a.block, q->n, out))
+  if (!shard_subscripts(q->m, s, s->sub, q->f->value.at[s->lhs].rank, a.index, a.block,
+                        period_of(q), out))
     return refuse(why, "`%s` does not divide inside its group on the left", i->name);
   if (out->kind == SHARD_SPLIT) return true;
   if (!s->acc) return refuse(why, "`%s` is assigned, and is no subscript on the left", i->name);
@@ -326,7 +334,7 @@ static bool result_write(const ShardAsk *q, Assign a, Shard *out, Buf *why) {
   if (!q->s->acc) return refuse(why, "a guarded write is of a `+=`");
   if (a.index >= v->rank || is_index(q->m, q->s->sub[a.index]))
     return refuse(why, "a guarded write is along a subscript that is no index");
-  if (!shard_deals(v->extent[a.index], a.block, q->n))
+  if (!shard_deals(v->extent[a.index], a.block, ranks_of(q)))
     return refuse(why, "blocks of %lld do not deal out dimension %u of `%s`", (long long)a.block,
                   a.index, v->name);
   *out = shard_split(a.index, a.block);

@@ -20,6 +20,9 @@
 //     subscript is no index                            a guarded read: zero where it is not held,
 //                                                      so an operand of type PARTIAL(sum)
 //
+// A folded axis (ir.h, Shard) changes no clause, but for indices left of i in a group: i must have
+// an even number of turns, so that each row begins with the same rank.
+//
 // Linear: p + q, p - q, -p, p * w, p / w, where(w, p, q), stop_gradient(p); no reduction, sum or
 // mean. With p partial and w whole, in p + w, p - w and where(c, p, w) the term w is counted on
 // rank 0 only (a select: a product with zero would keep inf and NaN).
@@ -48,9 +51,10 @@ bool shard_deals(int64_t extent, int64_t block, int64_t n);
 int64_t shard_block(int64_t extent, int64_t n);
 // How many places a rank keeps for a dimension so dealt out: the most that any rank has.
 int64_t shard_local(int64_t extent, int64_t block, int64_t n);
-// Whether two axes of sizes a and b may deal out one extent: without a remainder, and with the
+// Whether two axes may deal out one extent in these blocks: without a remainder, and with the
 // blocks of one within those of the other.
-bool shard_nest(int64_t extent, int64_t block_a, int64_t a, int64_t block_b, int64_t b);
+bool shard_nest(const Module *m, int64_t extent, uint32_t axis_a, int64_t block_a, uint32_t axis_b,
+                int64_t block_b);
 // Whether a value may lie so: SPLIT along a dimension that it has, in blocks that deal it out;
 // PARTIAL of reals or ints; and where two axes split one dimension, blocks that nest. Else appends
 // the clause to why (may be NULL).
@@ -65,15 +69,15 @@ typedef struct ShardAsk {
   const Module *m;
   const Fn *f;
   const Stmt *s;
-  int64_t n; // size of the axis
+  uint32_t axis;
   const Shard *type; // of each value of f on this axis
 } ShardAsk;
 
 // The layout that subscripts give to what they index, where index i is dealt out in blocks: WHOLE
 // where i is neither bare nor in a group. Where i stands bare or in a group in two dimensions, the
-// first. False where a group's inner factor does not divide.
+// first. False where a group's inner factor does not divide. period: of the axis, in blocks.
 bool shard_subscripts(const Module *m, const Stmt *s, const Id *sub, uint32_t rank, uint32_t index,
-                      int64_t block, int64_t n, Shard *out);
+                      int64_t block, int64_t period, Shard *out);
 // The layout that a READ node needs when index or write `a` is assigned.
 bool shard_need(const ShardAsk *q, Id read, Assign a, Shard *out);
 // With nothing assigned: whether a READ of a split value is guarded, that is, zero where it is not

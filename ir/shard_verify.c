@@ -63,8 +63,7 @@ static bool assigns_nest(Check *c) {
   for (uint32_t i = 0; i < c->axis; i++) {
     Assign a = s->assign[i], b = s->assign[c->axis];
     if (a.kind != ASSIGN_INDEX || b.kind != ASSIGN_INDEX || a.index != b.index) continue;
-    if (!shard_nest(s->index[a.index].extent, a.block, c->m->axis.at[i].size, b.block,
-                    c->m->axis.at[c->axis].size))
+    if (!shard_nest(c->m, s->index[a.index].extent, i, a.block, c->axis, b.block))
       return fail(c, true, "`%s` is also on axis %s, and the blocks do not nest",
                   s->index[a.index].name, c->m->axis.at[i].name);
   }
@@ -74,7 +73,7 @@ static bool assigns_nest(Check *c) {
 static bool comp_ok(Check *c) {
   const Stmt *s = c->s;
   Assign a = s->assign[c->axis];
-  ShardAsk q = {c->m, c->f, s, c->m->axis.at[c->axis].size, c->type[c->axis]};
+  ShardAsk q = {c->m, c->f, s, c->axis, c->type[c->axis]};
   Buf clause = {0};
   Shard made;
   bool ok = shard_result(&q, a, &made, &clause);

@@ -47,6 +47,17 @@ static Id fold_mod(Module *m, Id a, int64_t by) {
   return ex2(m, OP_MOD, a, ex_int(m, by));
 }
 
+static int64_t opposite(const Module *m, uint32_t axis) { return m->axis.at[axis].size - 1; }
+
+Id local_turn(Module *m, uint32_t axis, Id turn, Id at) {
+  if (!m->axis.at[axis].folded || ex_is(m, turn, OP_INT)) {
+    bool back = m->axis.at[axis].folded && ex(m, turn)->integer % 2;
+    return back ? fold_sub(m, ex_int(m, opposite(m, axis)), at) : at;
+  }
+  Id forth = ex2(m, OP_EQ, fold_mod(m, turn, 2), ex_int(m, 0));
+  return ex3(m, OP_WHERE, forth, at, fold_sub(m, ex_int(m, opposite(m, axis)), at));
+}
+
 // One axis, whose ranks have blocks of a dimension of which `extent` places are left by now.
 static Id place_on_axis(Local *x, uint32_t axis, int64_t block, int64_t *extent, Id *place) {
   Module *m = x->m;
@@ -59,7 +70,8 @@ static Id place_on_axis(Local *x, uint32_t axis, int64_t block, int64_t *extent,
   } else {
     *place = fold_add(m, fold_mul(m, fold_idiv(m, at, block * n), size), fold_mod(m, at, block));
     Id owner = fold_idiv(m, at, block);
-    owned = ex2(m, OP_EQ, once ? owner : fold_mod(m, owner, n), rank);
+    if (!once) owner = local_turn(m, axis, fold_idiv(m, owner, n), fold_mod(m, owner, n));
+    owned = ex2(m, OP_EQ, owner, rank);
   }
   if (constant) return owned;
   // Of blocks in turn this says nothing new, but is easier to prove from.
@@ -123,6 +135,26 @@ static int64_t extent_within(const Rewrite *r, uint32_t index, uint32_t keep) {
   return layout_extent(r->m, kept, 0, r->s->index[index].extent);
 }
 
+// Two turns, forth and back: blocks r and 2 n - 1 - r, the second at places from `block` on.
+static Id forth_and_back(Module *m, Id rank, Id at, int64_t n, int64_t block) {
+  Id by = ex_int(m, block), back = fold_sub(m, ex_int(m, 2 * n - 2), rank);
+  return ex3(m, OP_WHERE, ex2(m, OP_LT, at, by), fold_add(m, fold_mul(m, rank, by), at),
+             fold_add(m, fold_mul(m, back, by), at));
+}
+
+// The position of place `at` of a rank's `extent` places, in an array that is not split over the
+// axis.
+static Id unrolled(Local *x, uint32_t axis, Id at, int64_t extent, int64_t block) {
+  Module *m = x->m;
+  Id rank = local_rank(x, axis), by = ex_int(m, block);
+  if (extent <= block) return fold_add(m, fold_mul(m, rank, by), at);
+  if (m->axis.at[axis].folded && extent == 2 * block)
+    return forth_and_back(m, rank, at, m->axis.at[axis].size, block);
+  Id turn = fold_idiv(m, at, block), first = fold_mul(m, turn, ex_int(m, m->axis.at[axis].size));
+  return fold_add(m, fold_mul(m, ex2(m, OP_ADD, first, local_turn(m, axis, turn, rank)), by),
+                  fold_mod(m, at, block));
+}
+
 // The position of an index in an array that is split over the axes of the set only, all of which
 // split the index; the empty set: its position in the whole. From the least block to the greatest,
 // as layout_global does it.
@@ -138,12 +170,7 @@ static Id position(Rewrite *r, uint32_t index, uint32_t keep) {
       continue;
     }
     r->spread |= 1u << index;
-    Id rank = local_rank(r->x, axis[i]), by = ex_int(m, block);
-    Id turn = extent <= block
-                  ? rank
-                  : ex2(m, OP_ADD, ex2(m, OP_MUL, fold_idiv(m, at, block), ex_int(m, size)), rank);
-    Id rest = extent <= block ? at : fold_mod(m, at, block);
-    at = fold_add(m, fold_mul(m, turn, by), rest);
+    at = unrolled(r->x, axis[i], at, extent, block);
     extent *= size;
   }
   return at;
@@ -252,7 +279,7 @@ static Id masked(Local *x, const Stmt *s) {
   for (uint32_t a = 0; a < m->axis.n; a++) {
     if (s->assign[a].kind != ASSIGN_NONE) continue;
     for (Id v = 0; v < x->nold; v++) type[v] = x->old[v].shard[a];
-    ShardAsk q = {m, x->f, &t, m->axis.at[a].size, type};
+    ShardAsk q = {m, x->f, &t, a, type};
     Shard to = type[s->lhs];
     bool whole = s->acc && to.kind == SHARD_PARTIAL && to.op == RED_SUM;
     uint32_t masks = 0;
@@ -407,7 +434,7 @@ static void comprehension(Local *x, const Stmt *s) {
 static Shard result_on(Module *m, const Fn *f, const Stmt *s, uint32_t axis) {
   Shard *type = NEWN(m->arena, Shard, f->value.n + 1), to;
   shard_types(f, axis, type);
-  ShardAsk q = {m, f, s, m->axis.at[axis].size, type};
+  ShardAsk q = {m, f, s, axis, type};
   if (!shard_result(&q, s->assign[axis], &to, NULL)) BUG("a statement breaks the rule of sharding");
   return to;
 }

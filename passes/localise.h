@@ -18,6 +18,8 @@ Id local_rank(Local *x, uint32_t axis);
 // A new value with the extents that a rank has of one laid out so.
 Id local_value(Local *x, Str name, Dtype t, const int64_t *extent, const Shard *shard,
                uint32_t rank, Id loc);
+// Which rank has a block: of turn number `turn`, that which stands at place `at` in it.
+Id local_turn(Module *m, uint32_t axis, Id turn, Id at);
 // Where the element at global position `at` of a dimension is: *place, and the condition under
 // which this rank has it, for the axes of the set only; the dimension is split by shard.
 Id local_place(Local *x, const Shard *shard, uint32_t dim, int64_t extent, uint32_t axes, Id at,

@@ -1,6 +1,6 @@
 // A conversion as packing and collectives. It changes the layout on one axis. Along the dimension
 // that an axis splits in blocks, places of the array that is not split over it are (q r c): turn q,
-// rank r, place c in the block; a rank's are (q c).
+// rank r, place c in the block; a rank's are (q c). On a folded axis r counts down where q is odd.
 //
 //   partial -> whole    y = all_reduce x
 //   partial -> split    t[r, .., (q c), ..] = x[.., (q r c), ..];      y = reduce_scatter t
@@ -85,11 +85,24 @@ static Id block_index(Copy *c, const Cut *k) {
   return k->block > 1 || k->turns == 1 ? new_index(c, "c", k->block) : NONE;
 }
 
+// The number of rank r in turn q, or of the place r in that turn: one is the other.
+static Id turned(Copy *c, const Cut *k, Id q, Id r) {
+  return q == NONE ? r : local_turn(c->m, k->axis, q, r);
+}
+
 // Dimension d of an array that is split by the cut: (q c).
 static Id share_sub(Copy *c, const CutIndex *i) { return group_of(c, (Id[]){i->q, i->c}, 2); }
 
-// The same of an array that is not: (q r c).
+// The same of an array that is not, on the left: (q r c).
 static Id whole_sub(Copy *c, const CutIndex *i) { return group_of(c, (Id[]){i->q, i->r, i->c}, 3); }
+
+// And of what is read, for rank r.
+static Id rank_sub(Copy *c, const Cut *k, const CutIndex *i) {
+  Id at = turned(c, k, i->q, i->r);
+  if (at == i->r) return whole_sub(c, i);
+  at = fold_add(c->m, fold_mul(c->m, i->q, ex_int(c->m, k->n)), at);
+  return i->c == NONE ? at : ex_group(c->m, (Id[]){at, i->c}, 2);
+}
 
 static void emit(Move *v, Copy *c, Id to, Id from) {
   Id body = ex_read(v->m, v->x->f, from, c->from);
@@ -118,7 +131,7 @@ static void pack(Move *v, const Cut *k, Id to) {
     i.q = turn_index(&c, k);
     i.c = block_index(&c, k);
     c.to[c.nto++] = share_sub(&c, &i);
-    c.from[d] = whole_sub(&c, &i);
+    c.from[d] = rank_sub(&c, k, &i);
     if (k->uneven) c.cond = ex2(v->m, OP_LT, c.from[d], ex_int(v->m, k->places));
   }
   emit(v, &c, to, v->at);
@@ -138,8 +151,9 @@ static void unpack(Move *v, const Cut *k, Id to, Id from) {
       c.from[1 + d] = k->block == 1 ? ex_int(v->m, 0) : ex2(v->m, OP_MOD, at, by);
     } else {
       i.q = turn_index(&c, k);
-      c.from[0] = i.r = new_index(&c, "r", k->n);
+      i.r = new_index(&c, "r", k->n);
       i.c = block_index(&c, k);
+      c.from[0] = turned(&c, k, i.q, i.r);
       c.to[d] = whole_sub(&c, &i);
       c.from[1 + d] = share_sub(&c, &i);
     }
@@ -159,7 +173,7 @@ static void slice(Move *v, const Cut *k, Id to) {
     }
     CutIndex i = {.q = turn_index(&c, k)};
     i.c = block_index(&c, k);
-    Id turn = local_rank(v->x, k->axis);
+    Id turn = turned(&c, k, i.q, local_rank(v->x, k->axis));
     if (k->turns > 1) turn = fold_add(m, fold_mul(m, i.q, ex_int(m, k->n)), turn);
     c.to[d] = share_sub(&c, &i);
     c.from[d] = fold_mul(m, turn, ex_int(m, k->block));

@@ -251,6 +251,7 @@ bool shard_module(Module *m, bool *exact) {
   if (!m->axis.n) return true;
   split_argmaxes(m);
   shard_unpack(m);
+  shard_fold(m);
   classes_make(&z.class, m);
   count_parameters(&z);
   for (uint32_t i = 0; i < sizeof order / sizeof order[0]; i++) {

@@ -194,6 +194,10 @@ bool shard_allowed(const Sharder *z, Id class, int64_t extent);
 
 // shard.c: the pass. *exact (may be NULL): every plan was proved to be a least one.
 bool shard_module(Module *m, bool *exact);
+// shard_fold.c: folds the context axis where some attention is causal. Then, in how many turns a
+// sequence is dealt out: 2 where it is folded, else 1.
+void shard_fold(Module *m);
+int64_t shard_turns(const Module *m, uint32_t axis, int64_t extent);
 // shard_unpack.c: saves the parts of packed values apart.
 void shard_unpack(Module *m);
 // shard_level.c: the levels of an entry.

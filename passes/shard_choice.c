@@ -65,7 +65,7 @@ static Shard earlier_type(const Ways *w, uint32_t axis, Id read) {
   const Decision *d = &w->it->done[axis];
   ShardAsk q = w->ask;
   Shard t = shard_whole();
-  q.n = w->z->m->axis.at[axis].size;
+  q.axis = axis;
   if (d->choice.assign.kind == ASSIGN_INDEX) {
     CHECK(shard_need(&q, read, d->choice.assign, &t));
     return t;
@@ -79,7 +79,7 @@ static Shard earlier_type(const Ways *w, uint32_t axis, Id read) {
 // Whether a layout goes with that of another axis.
 static bool goes_with(const Sharder *z, const Value *v, Shard t, Shard earlier, uint32_t axis) {
   if (t.kind != SHARD_SPLIT || earlier.kind != SHARD_SPLIT || t.dim != earlier.dim) return true;
-  return shard_nest(v->extent[t.dim], t.block, z->n, earlier.block, z->m->axis.at[axis].size);
+  return shard_nest(z->m, v->extent[t.dim], z->axis, t.block, axis, earlier.block);
 }
 
 static bool read_goes(const Ways *w, Id read, Shard t) {
@@ -131,9 +131,10 @@ static void add_block(int64_t *block, uint32_t *n, int64_t extent, int64_t b, in
 
 // The plain split, and for what is on the axis of context ranks too that within their blocks.
 static void plain_blocks(const Sharder *z, Id class, int64_t extent, int64_t *block, uint32_t *n) {
-  add_block(block, n, extent, shard_block(extent, z->n), z->n);
+  int64_t turns = z->class.sequence[class] ? shard_turns(z->m, z->axis, extent) : 1;
+  add_block(block, n, extent, shard_block(extent, z->n * turns), z->n);
   for (uint32_t a = 0; a < z->m->axis.n; a++) {
-    int64_t all = z->n * z->m->axis.at[a].size;
+    int64_t all = z->n * z->m->axis.at[a].size * shard_turns(z->m, a, extent);
     bool both = z->class.sequence[class] || z->m->axis.at[a].heads;
     if (z->solved[a] && both && extent % all == 0)
       add_block(block, n, extent, extent / all, z->n);
@@ -171,8 +172,7 @@ static bool assign_goes(const Ways *w, Assign a) {
   for (uint32_t k = 0; k < w->z->m->axis.n; k++) {
     Assign b = w->it->done[k].choice.assign;
     if (w->z->solved[k] && b.kind == a.kind && b.kind == ASSIGN_INDEX && b.index == a.index &&
-        !shard_nest(w->s->index[a.index].extent, a.block, w->z->n, b.block,
-                    w->z->m->axis.at[k].size))
+        !shard_nest(w->z->m, w->s->index[a.index].extent, w->z->axis, a.block, k, b.block))
       return false;
   }
   return true;
@@ -360,7 +360,7 @@ bool intrinsic_types(const Sharder *z, Id fn, Id class, int64_t block, Shard *ty
   for (uint32_t i = 0; i < g->stmt.n; i++) {
     const Stmt *s = &g->stmt.at[i];
     int index = index_of_class(z, fn, i, class);
-    ShardAsk q = {z->m, g, s, z->n, type};
+    ShardAsk q = {z->m, g, s, z->axis, type};
     Assign a = {.kind = ASSIGN_NONE};
     Shard made;
     if (index == -2 || s->kind != ST_COMP) return false;
@@ -412,8 +412,8 @@ static void call_class(Ways *w, Id value, uint32_t dim, Id class) {
     bool goes = true;
     for (uint32_t a = 0; a < w->z->m->axis.n; a++)
       if (w->z->solved[a] && w->it->done[a].choice.class == class)
-        goes &= shard_nest(extent, block[i], w->z->n, w->it->done[a].choice.assign.block,
-                           w->z->m->axis.at[a].size);
+        goes &= shard_nest(w->z->m, extent, w->z->axis, block[i], a,
+                           w->it->done[a].choice.assign.block);
     if (goes && intrinsic_types(w->z, fn, class, block[i], type, NULL))
       add_call_choice(w, class, block[i], type);
   }
@@ -490,7 +490,7 @@ static void item_choices(Sharder *z, Level *l, Item *it) {
   it->types = types;
   w.s = &f->stmt.at[it->stmt];
   w.type = NEWN(z->m->arena, Shard, f->value.n + 1);
-  w.ask = (ShardAsk){z->m, f, w.s, z->n, w.type};
+  w.ask = (ShardAsk){z->m, f, w.s, z->axis, w.type};
   it->choice.n = 0;
   if (it->kind == ITEM_COMP) comp_choices(&w);
   else call_choices(&w);

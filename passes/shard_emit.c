@@ -154,7 +154,7 @@ static void read_type(const Emit *e, const Stmt *s, Id read, Shard *type) {
   Id slot = slot_of(e, (Id)ex(e->z->m, read)->integer);
   for (uint32_t a = 0; a < naxis(e); a++) {
     const Decision *d = &e->it->done[a];
-    ShardAsk q = {e->z->m, fn_of(e), s, e->z->m->axis.at[a].size, NULL};
+    ShardAsk q = {e->z->m, fn_of(e), s, a, NULL};
     type[a] = shard_whole();
     if (d->choice.assign.kind == ASSIGN_INDEX)
       CHECK(shard_need(&q, read, d->choice.assign, &type[a]));

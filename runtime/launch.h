@@ -71,13 +71,17 @@ void dt_layer_leave(int64_t outside);
   DT_TRACED(shape, _Generic((dq), float *: dt_attention_bwd_f32, double *: dt_attention_bwd_f64)(  \
                        &shape, q, k, v, o, lse, dout, dq, dk, dv))
 
-// The same where the first query's position is `first`, not 0.
-#define dt_attend_at(shape, first, q, k, v, o, lse)                                                \
-  DT_TRACED(shape, DtAttention here = shape; here.offset = first;                                  \
+// The same where the first query stands `first` positions after the first key, and queries and keys
+// after their turn so many further on.
+#define DT_PLACED(shape, first, q_jumps, k_jumps)                                                  \
+  DtAttention here = shape;                                                                        \
+  here.offset = first, here.q_jump = q_jumps, here.k_jump = k_jumps
+#define dt_attend_at(shape, first, q_jumps, k_jumps, q, k, v, o, lse)                              \
+  DT_TRACED(shape, DT_PLACED(shape, first, q_jumps, k_jumps);                                      \
             _Generic((o), float *: dt_attention_fwd_f32, double *: dt_attention_fwd_f64)(          \
                 &here, q, k, v, o, lse))
-#define dt_attend_bwd_at(shape, first, q, k, v, o, lse, dout, dq, dk, dv)                          \
-  DT_TRACED(shape, DtAttention here = shape; here.offset = first;                                  \
+#define dt_attend_bwd_at(shape, first, q_jumps, k_jumps, q, k, v, o, lse, dout, dq, dk, dv)        \
+  DT_TRACED(shape, DT_PLACED(shape, first, q_jumps, k_jumps);                                      \
             _Generic((dq), float *: dt_attention_bwd_f32, double *: dt_attention_bwd_f64)(         \
                 &here, q, k, v, o, lse, dout, dq, dk, dv))
 

@@ -15,6 +15,18 @@
 // block.
 enum { ATTENTION_Q = 96, ATTENTION_K = 256 };
 
+static int64_t blocks_of(int64_t queries) { return (queries + ATTENTION_Q - 1) / ATTENTION_Q; }
+
+// Blocks of queries, none of which goes past the jump; the first query of one.
+static int64_t query_blocks(const DtAttention *x) {
+  return blocks_of(x->q_turn) + blocks_of(x->tq - x->q_turn);
+}
+
+static int64_t query_of_block(const DtAttention *x, int64_t block) {
+  int64_t first = blocks_of(x->q_turn);
+  return block < first ? block * ATTENTION_Q : x->q_turn + (block - first) * ATTENTION_Q;
+}
+
 #define DT_F64 0
 #define DT_LEVEL 1
 #include "runtime/cpu/vector.h"
@@ -80,8 +92,8 @@ static const Variant *variant(void) {
 static void forward(const DtAttention *x, int f64, const void *q, const void *k, const void *v,
                     void *o, void *lse) {
   void *arg[] = {(void *)x, (void *)q, (void *)k, (void *)v, o, lse};
-  int64_t blocks = (x->tq + ATTENTION_Q - 1) / ATTENTION_Q;
-  dt_parallel(variant()->forward[f64], arg, x->batch * x->kv_heads * x->group * blocks, 1);
+  int64_t heads = x->batch * x->kv_heads * x->group;
+  dt_parallel(variant()->forward[f64], arg, heads * query_blocks(x), 1);
 }
 
 static void backward(const DtAttention *x, int f64, const void *q, const void *k, const void *v,

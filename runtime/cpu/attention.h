@@ -21,6 +21,9 @@ typedef struct {
   int64_t tq, tk, dim;
   int causal;     // key j is visible to query i when j <= i + offset; otherwise all keys are
   int64_t offset; // position of query 0 less position of key 0; used when causal
+  // Queries from q_turn on stand q_jump positions further on than that says, and keys from k_turn
+  // on k_jump: a rank's share of a folded sequence. All 0: none do.
+  int64_t q_turn, q_jump, k_turn, k_jump;
   double scale;
   DtAttentionStride q, k, v, o;
   DtAttentionStride dout, dq, dk, dv; // backward only

@@ -106,12 +106,23 @@ DT_FN static void DT_NAME(transpose_rows)(const DT_REAL *from, const DtAttention
 typedef struct {
   const DtAttention *x;
   int64_t query, queries, key, keys;
+  int64_t offset; // position of query 0 less position of key 0, were all as these
 } DT_NAME(Pair);
 #define Pair DT_NAME(Pair)
 
+// The blocks that begin at a query and at a key: neither goes past a jump.
+DT_FN static inline Pair DT_NAME(pair)(const DtAttention *x, int64_t query, int64_t key) {
+  int64_t queries = (query < x->q_turn ? x->q_turn : x->tq) - query;
+  int64_t keys = (key < x->k_turn ? x->k_turn : x->tk) - key;
+  int64_t offset = x->offset + (query < x->q_turn ? 0 : x->q_jump);
+  if (key >= x->k_turn) offset -= x->k_jump;
+  return (Pair){x,   query, queries < ATTENTION_Q ? queries : ATTENTION_Q,
+                key, keys < ATTENTION_K ? keys : ATTENTION_K, offset};
+}
+
 // The keys of the block that query i of the block sees: the first so many.
 DT_FN static inline int64_t DT_NAME(seen)(const Pair *p, int64_t i) {
-  int64_t last = p->query + i + p->x->offset - p->key;
+  int64_t last = p->query + i + p->offset - p->key;
   return !p->x->causal || last >= p->keys ? p->keys : last < 0 ? 0 : last + 1;
 }
 
@@ -141,7 +152,7 @@ DT_FN static inline DT_NAME(Reach) DT_NAME(reach)(const Pair *p, int64_t c) {
 
 // Which lanes of queries c .. see key j of the block, as a mask.
 DT_FN static inline VI DT_NAME(visible)(const Pair *p, int64_t c, int64_t j) {
-  int64_t first = p->key + j - p->x->offset - p->query - c; // the first lane that sees it
+  int64_t first = p->key + j - p->offset - p->query - c; // the first lane that sees it
   VI lane;
 #pragma GCC unroll 16
   for (int i = 0; i < DT_LANES; i++) lane[i] = i;
@@ -185,10 +196,10 @@ DT_FN static void DT_NAME(softmax_block)(const Pair *p, const Scratch *w, int64_
   v_store(w->factor + c, factor);
 }
 
-// acc_q = factor * acc_q + probabilities * V; the first block of keys starts it.
-DT_FN static void DT_NAME(add_values)(const Pair *p, const Scratch *w) {
+// acc_q = factor * acc_q + probabilities * V; the first block of keys that is seen starts it.
+DT_FN static void DT_NAME(add_values)(const Pair *p, const Scratch *w, bool first) {
   int64_t vectors = (p->x->dim + DT_LANES - 1) / DT_LANES, e = vectors * DT_LANES;
-  for (int64_t i = 0; i < p->queries && p->key > 0; i++)
+  for (int64_t i = 0; i < p->queries && !first; i++)
     if (w->factor[i] != 1)
       for (int64_t c = 0; c < e; c += DT_LANES)
         v_store(w->acc_q + i * e + c, v_load(w->acc_q + i * e + c) * v_set(w->factor[i]));
@@ -197,7 +208,7 @@ DT_FN static void DT_NAME(add_values)(const Pair *p, const Scratch *w) {
     int64_t at = c * DT_LANES;
     for (int64_t i = 0; i < p->queries; i += MR)
       DT_NAME(tile_of)((int)width, DT_NAME(seen)(p, i + MR - 1), w->s + i, 1, ATTENTION_Q,
-                       w->v + at, e, w->acc_q + i * e + at, e, p->key > 0);
+                       w->v + at, e, w->acc_q + i * e + at, e, !first);
   }
 }
 
@@ -226,18 +237,22 @@ DT_FN static inline int64_t DT_NAME(head)(const DtAttentionStride *s, int64_t b,
 DT_FN static void DT_NAME(forward)(const DtAttention *x, const DT_REAL *q, const DT_REAL *k,
                                    const DT_REAL *v, DT_REAL *o, DT_REAL *lse, int64_t query) {
   Scratch w = DT_NAME(scratch)(x->dim, false);
-  int64_t queries = x->tq - query < ATTENTION_Q ? x->tq - query : ATTENTION_Q;
-  int64_t e = (x->dim + DT_LANES - 1) / DT_LANES * DT_LANES, end = x->tk;
-  if (x->causal && query + queries + x->offset < end) end = query + queries + x->offset;
+  int64_t queries = DT_NAME(pair)(x, query, 0).queries;
+  int64_t e = (x->dim + DT_LANES - 1) / DT_LANES * DT_LANES;
+  bool first = true;
   for (int64_t i = 0; i < ATTENTION_Q; i++) w.max[i] = -INFINITY, w.sum[i] = 0;
   DT_NAME(transpose_rows)(q + query * x->q.t, &x->q, queries, x->dim, w.q_t);
-  for (int64_t key = 0; key < end; key += ATTENTION_K) {
-    Pair p = {x, query, queries, key, end - key < ATTENTION_K ? end - key : ATTENTION_K};
+  for (int64_t key = 0, keys; key < x->tk; key += keys) {
+    Pair p = DT_NAME(pair)(x, query, key);
+    keys = p.keys;
+    p.keys = DT_NAME(seen)(&p, queries - 1);
+    if (!p.keys) continue;
     DT_NAME(copy_rows)(k + key * x->k.t, &x->k, p.keys, x->dim, w.k, e);
     DT_NAME(copy_rows)(v + key * x->v.t, &x->v, p.keys, x->dim, w.v, e);
     DT_NAME(scores)(&p, w.k, w.q_t, w.s);
     for (int64_t c = 0; c < queries; c += DT_LANES) DT_NAME(softmax_block)(&p, &w, c);
-    DT_NAME(add_values)(&p, &w);
+    DT_NAME(add_values)(&p, &w, first);
+    first = false;
   }
   DT_NAME(finish)(x, &w, queries, o + query * x->o.t, lse + query);
 }
@@ -316,7 +331,7 @@ DT_FN static void DT_NAME(add_to_keys)(const Pair *p, const DT_REAL *a, const DT
     width = DT_NAME(tile_width)(vectors - v);
     int64_t at = v * DT_LANES;
     for (int64_t i = 0; i < rows; i += MR) {
-      int64_t first = p->x->causal ? p->key + i - p->x->offset - p->query : 0;
+      int64_t first = p->x->causal ? p->key + i - p->offset - p->query : 0;
       if (first < 0) first = 0;
       DT_NAME(tile_of)((int)width, p->queries - first, a + i * ATTENTION_Q + first, ATTENTION_Q, 1,
                        b + first * e + at, e, c + i * e + at, e, 1);
@@ -366,10 +381,8 @@ DT_FN static void DT_NAME(backward)(const DtAttention *x, int64_t b, int64_t g, 
   k += DT_NAME(head)(&x->k, b, g, 0), v += DT_NAME(head)(&x->v, b, g, 0);
   dk += DT_NAME(head)(&x->dk, b, g, 0), dv += DT_NAME(head)(&x->dv, b, g, 0);
   // The first block is taken even where no query sees it, or there is no key: it writes dq.
-  for (int64_t key = 0; key == 0 || key < x->tk; key += ATTENTION_K) {
-    int64_t keys = x->tk - key < ATTENTION_K ? x->tk - key : ATTENTION_K, start = 0;
-    if (x->causal && key > 0 && key - x->offset > 0)
-      start = (key - x->offset) / ATTENTION_Q * ATTENTION_Q;
+  for (int64_t key = 0, keys; key == 0 || key < x->tk; key += keys ? keys : 1) {
+    keys = DT_NAME(pair)(x, 0, key).keys;
     DT_NAME(copy_rows)(k + key * x->k.t, &x->k, keys, dim, w.k, e);
     DT_NAME(copy_rows)(v + key * x->v.t, &x->v, keys, dim, w.v, e);
     memset(w.acc_k, 0, (size_t)(keys * e) * sizeof(DT_REAL));
@@ -380,9 +393,10 @@ DT_FN static void DT_NAME(backward)(const DtAttention *x, int64_t b, int64_t g, 
            dout + DT_NAME(head)(&x->dout, b, g, r),
            lse + ((b * x->kv_heads + g) * x->group + r) * x->tq,
            dq + DT_NAME(head)(&x->dq, b, g, r)};
-      for (int64_t query = start; query < x->tq; query += ATTENTION_Q) {
-        int64_t queries = x->tq - query < ATTENTION_Q ? x->tq - query : ATTENTION_Q;
-        DT_NAME(backward_block)(&(Pair){x, query, queries, key, keys}, &w, &h);
+      for (int64_t query = 0, queries; query < x->tq; query += queries) {
+        Pair p = DT_NAME(pair)(x, query, key);
+        queries = p.queries;
+        if (key == 0 || DT_NAME(seen)(&p, queries - 1)) DT_NAME(backward_block)(&p, &w, &h);
       }
     }
     DT_NAME(write_rows)(w.acc_k, e, keys, dim, dk + key * x->dk.t, &x->dk, false);
@@ -393,7 +407,7 @@ DT_FN static void DT_NAME(backward)(const DtAttention *x, int64_t b, int64_t g, 
 // Tasks [begin, end) of a call.
 DT_FN static void DT_NAME(forward_tasks)(void *const *arg, int64_t begin, int64_t end) {
   const DtAttention *x = arg[0];
-  int64_t blocks = (x->tq + ATTENTION_Q - 1) / ATTENTION_Q;
+  int64_t blocks = query_blocks(x);
   for (int64_t task = begin; task < end; task++) {
     int64_t head = task / blocks, r = head % x->group, g = head / x->group % x->kv_heads;
     int64_t b = head / x->group / x->kv_heads;
@@ -401,7 +415,7 @@ DT_FN static void DT_NAME(forward_tasks)(void *const *arg, int64_t begin, int64_
                      (const DT_REAL *)arg[2] + DT_NAME(head)(&x->k, b, g, 0),
                      (const DT_REAL *)arg[3] + DT_NAME(head)(&x->v, b, g, 0),
                      (DT_REAL *)arg[4] + DT_NAME(head)(&x->o, b, g, r),
-                     (DT_REAL *)arg[5] + head * x->tq, task % blocks * ATTENTION_Q);
+                     (DT_REAL *)arg[5] + head * x->tq, query_of_block(x, task % blocks));
   }
 }
 

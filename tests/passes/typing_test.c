@@ -1,7 +1,8 @@
 // Random layouts: for programs of tests/passes/adjoint, forward and backward, whatever assignments
 // and conversions the rule of ir/shard.h accepts. Every program passes the verifier, keeps its
 // proofs of ranges once it is local, and gives the loss and the gradients of one rank on 2, 3, 4, 2
-// x 2 and 3 x 2 ranks. `passes_typing_test 1000` draws that many for each program and mesh.
+// x 2 and 3 x 2 ranks, and on folded axes. `passes_typing_test 1000` draws that many for each
+// program and mesh.
 #include <stdlib.h>
 
 #include "ir/verify.h"
@@ -12,8 +13,13 @@
 typedef struct Mesh {
   uint32_t n;
   int64_t size[2];
+  bool folded[2];
 } Mesh;
-static const Mesh mesh[] = {{1, {2}}, {1, {3}}, {1, {4}}, {2, {2, 2}}, {2, {3, 2}}};
+static const Mesh mesh[] = {
+    {1, {2}, {0}},    {1, {3}, {0}},    {1, {4}, {0}},          {2, {2, 2}, {0}},
+    {2, {3, 2}, {0}}, {1, {2}, {true}}, {1, {3}, {true}},       {2, {2, 2}, {0, true}},
+    {2, {2, 3}, {true, true}},
+};
 enum { MESHES = sizeof mesh / sizeof *mesh };
 
 static Module *step_of(Arena *a, const char *path, const char *text) {
@@ -33,8 +39,8 @@ static bool fail(const Module *m, const char *what, const Buf *why) {
 
 static void type_it(Module *m, const Mesh *k, uint64_t seed, TypingCount *count) {
   Rng rng = {.state = seed};
-  Axis axis[2] = {{.name = str_intern("tp"), .size = k->size[0]},
-                  {.name = str_intern("cp"), .size = k->size[1]}};
+  Axis axis[2] = {{.name = str_intern("tp"), .size = k->size[0], .folded = k->folded[0]},
+                  {.name = str_intern("cp"), .size = k->size[1], .folded = k->folded[1]}};
   random_typing(m, axis, k->n, &rng, count);
 }
 

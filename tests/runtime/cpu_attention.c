@@ -62,7 +62,8 @@ static void naive_query(const DtAttention *x, const Operands *w, int64_t b, int6
          mean = 0;
   for (int64_t j = 0; j < x->tk; j++) {
     p[j] = x->scale * dot(q, x->q.e, at(w, x, K, b, g, 0, j), x->k.e, x->dim);
-    if (x->causal && j > i + x->offset) p[j] = -INFINITY;
+    int64_t query = i + x->offset + (i < x->q_turn ? 0 : x->q_jump);
+    if (x->causal && j + (j < x->k_turn ? 0 : x->k_jump) > query) p[j] = -INFINITY;
     if (p[j] > top) top = p[j];
   }
   for (int64_t j = 0; j < x->tk; j++) sum += p[j] = top == -INFINITY ? 0 : exp(p[j] - top);
@@ -204,6 +205,18 @@ int main(void) {
   check(&x, "grouped, causal, queries at the end");
   x.offset = -50;
   check(&x, "queries that see no key");
+  x = separate(2, 2, 2, 202, 404, 24); // blocks 1 and 2 of 4, of 101 positions each
+  x.causal = 1, x.offset = 101, x.q_turn = 101;
+  check(&x, "two blocks of queries next to each other");
+  x.offset = 0, x.q_jump = 202; // blocks 0 and 3
+  check(&x, "the first and the last block of queries");
+  x = separate(1, 2, 1, 202, 202, 24); // queries of blocks 1 and 2, keys of 0 and 3
+  x.causal = 1, x.offset = 101, x.q_turn = x.k_turn = 101, x.k_jump = 202;
+  check(&x, "keys of an earlier rank");
+  x.offset = -101, x.k_jump = 0, x.q_jump = 202; // the other way
+  check(&x, "keys of a later rank");
+  x.offset = -500;
+  check(&x, "jumps, and queries that see no key");
   x = separate(1, 1, 2, 97, 129, 128);
   x.scale = 4; // steep: some probabilities vanish
   check(&x, "steep");

@@ -169,9 +169,9 @@ static bool layouts_of_reads(Typing *t, const Stmt *s, const Reads *reads, bool 
   for (uint32_t k = 0; k < reads->node.n; k++) {
     Shard want[MAX_AXIS] = {0};
     for (uint32_t a = 0; a < t->m->axis.n; a++) {
-      ShardAsk q = {t->m, t->f, s, t->m->axis.at[a].size, none};
+      ShardAsk q = {t->m, t->f, s, a, none};
       if (assign[a].kind == ASSIGN_NONE) {
-        if (!plain) want[a] = draw_read(t, reads->node.at[k], q.n);
+        if (!plain) want[a] = draw_read(t, reads->node.at[k], t->m->axis.at[a].size);
       } else if (!shard_need(&q, reads->node.at[k], assign[a], &want[a])) {
         return false;
       }
@@ -201,7 +201,7 @@ static bool try_typing(Typing *t, const Stmt *s, const Reads *reads, bool plain,
   Shard *type = NEWN(m->arena, Shard, t->f->value.n + 1);
   for (uint32_t a = 0; a < m->axis.n; a++) {
     shard_types(t->f, a, type);
-    ShardAsk q = {m, t->f, &out->s, m->axis.at[a].size, type};
+    ShardAsk q = {m, t->f, &out->s, a, type};
     if (!shard_result(&q, out->assign[a], &out->result[a], NULL)) return false;
   }
   Shard index[MAX_AXIS] = {0}; // an index on two axes must nest
