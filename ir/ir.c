@@ -260,24 +260,54 @@ bool ex_has_read(const Module *m, Id id, Id value) {
   return false;
 }
 
-static Str unique_name(Str name, bool (*taken)(const void *in, Str name), const void *in) {
-  Str s = name;
-  for (int i = 2; taken(in, s); i++) s = str_printf("%s.%d", name, i);
-  return s;
+typedef struct Names {
+  const void *in;
+  Str (*at)(const void *in, Id i);
+  Id n;
+} Names;
+
+static Str fn_name(const void *in, Id i) { return ((const Module *)in)->fn.at[i].name; }
+static Str value_name(const void *in, Id i) { return ((const Fn *)in)->value.at[i].name; }
+
+// K where name is "base.K" as unique_name writes it, else 0.
+static uint64_t suffix_of(Str name, Str base, size_t length) {
+  if (strncmp(name, base, length) || name[length] != '.') return 0;
+  uint64_t k = 0;
+  const char *digit = name + length + 1;
+  if (*digit == '0') return 0;
+  for (; *digit >= '0' && *digit <= '9' && k < NONE; digit++) k = k * 10 + (uint64_t)(*digit - '0');
+  return *digit ? 0 : k;
 }
 
-static bool fn_taken(const void *in, Str name) { return fn_find(in, name) != NONE; }
-static bool value_taken(const void *in, Str name) { return value_find(in, name) != NONE; }
+// The name, or name.K with the least K from 2 on that none has. One look at each: a body may bind
+// a name ten thousand times.
+static Str unique_name(Str name, Names names) {
+  Id i = 0;
+  while (i < names.n && names.at(names.in, i) != name) i++;
+  if (i == names.n) return name;
+  uint8_t *taken = calloc(names.n + 3, 1);
+  CHECK(taken);
+  size_t length = strlen(name);
+  for (i = 0; i < names.n; i++) {
+    uint64_t k = suffix_of(names.at(names.in, i), name, length);
+    if (k < names.n + 3) taken[k] = 1;
+  }
+  uint32_t k = 2;
+  while (taken[k]) k++;
+  free(taken);
+  return str_printf("%s.%u", name, k);
+}
 
 Id fn_new(Module *m, Str name, Id loc) {
-  Fn f = {.name = unique_name(name, fn_taken, m), .loc = loc};
+  Fn f = {.name = unique_name(name, (Names){m, fn_name, m->fn.n}), .loc = loc};
   PUSH(m->arena, m->fn, f);
   return m->fn.n - 1;
 }
 
 Id fn_value(Module *m, Fn *f, Str name, Dtype t, const int64_t *extent, uint32_t rank, Role role, Id loc) {
   CHECK(rank <= MAX_RANK);
-  Value v = {.name = unique_name(name, value_taken, f), .type = t, .rank = (uint8_t)rank, .role = role, .loc = loc};
+  Str unique = unique_name(name, (Names){f, value_name, f->value.n});
+  Value v = {.name = unique, .type = t, .rank = (uint8_t)rank, .role = role, .loc = loc};
   int64_t n = dtype_size(t);
   for (uint32_t d = 0; d < rank; d++) {
     v.extent[d] = extent[d];
