@@ -1,5 +1,5 @@
-# A run of many steps asks the system and the allocator for memory exactly as often as one of few: all there is was
-# allocated before, in every stage of ZeRO.
+# A run of many steps, validations and checkpoints asks the system and the allocator for memory exactly as often as
+# one of few: all there is was allocated before, in every stage of ZeRO and on every axis.
 . "$(dirname "$0")/../support/lib.sh"
 tokens train.bin 3000 97
 cat >count.c <<'C'
@@ -30,17 +30,26 @@ __attribute__((destructor)) static void tell(void) {
 }
 C
 cc -shared -fPIC -O1 -o count.so count.c -ldl
-# counts STEPS: of each process, in order of size
+# counts RANKS STEPS EVERY: of each process, in order of size; a validation and a checkpoint every EVERY steps
 counts() {
-  rm -f counts.txt
-  COUNTS=$PWD/counts.txt LD_PRELOAD=$PWD/count.so ./train --quiet --eval-every 0 --ranks 2 --threads 1 --steps "$1" --log log.jsonl
+  rm -rf counts.txt ck
+  COUNTS=$PWD/counts.txt LD_PRELOAD=$PWD/count.so ./train --quiet --eval-every "$3" --val train.bin --ranks "$1" \
+    --threads 1 --steps "$2" --save ck --save-every "$3" --keep 2 --log log.jsonl
   sort -n counts.txt
 }
-for stage in 0 1 2 3; do
-  "$DTC" "$SRC/examples/gpt2.dt" "${SMALL_GPT2[@]}" --zero $stage -o train
-  ldd train | grep -q libasan && exit 0 # it has an allocator of its own
-  counts 3 >few.txt
-  counts 30 >many.txt
-  [ "$(wc -l <few.txt)" -ge 2 ] || fail "nothing was counted"
-  diff few.txt many.txt || fail "ZeRO $stage: 27 more steps allocate"
-done
+# layout RANKS OPTIONS...: with as many steps and validations more
+layout() {
+  "$DTC" "$SRC/examples/gpt2.dt" "${SMALL_GPT2[@]}" "${@:2}" -o train
+  if ldd train | grep -q libasan; then exit 0; fi # it has an allocator of its own
+  counts "$1" 3 2 >few.txt
+  counts "$1" 18 4 >many.txt
+  [ "$(wc -l <few.txt)" -ge "$1" ] || fail "nothing was counted"
+  diff few.txt many.txt || fail "${*:2}: 15 more steps, with 3 more validations and checkpoints, allocate"
+}
+for stage in 0 1 2 3; do layout 2 --zero $stage; done
+layout 4 --zero 2 --zero-group 2
+layout 2 --tp 2
+layout 2 --cp 2 --zero 3
+layout 4 --pp 2 --zero 3 -D microbatch=1
+layout 2 --pp 2 --schedule zb -D microbatch=1
+layout 2 --pp 2 --schedule interleaved:2 -D layers=4 -D microbatch=1
