@@ -48,7 +48,7 @@ static const Row rows[] = {
     {OPT_CHECK, "check", NULL, "type-check only"},
     {OPT_INTERPRET, "interpret", NULL, "train in the float64 interpreter and print the log"},
     {OPT_STEPS, "steps", "N", "how many steps --interpret takes (default 3)"},
-    {OPT_REPORT, "report", "text|json", "print parameters, FLOPs and memory instead of\nlinking"},
+    {OPT_REPORT, "report", "text|json", "print parameters, FLOPs, memory and communication\ninstead of linking"},
     {OPT_MEMORY, "memory", "BYTES", "refuse a program of which a rank needs more (80G,\n512M), and say what would fit"},
     {OPT_DETERMINISTIC, "deterministic", NULL, "same bits each run: always so on the CPU"},
     {OPT_SAVE_TEMPS, "save-temps", "DIR", "leave the emitted sources and their Makefile in DIR"},

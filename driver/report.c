@@ -1,4 +1,5 @@
 #include "driver/report.h"
+#include "driver/schedule.h"
 #include "driver/tables.h"
 #include "runtime/run.h"
 
@@ -16,6 +17,12 @@ static void add_fn(Report *r, const Plan *p, Id f, double times) {
     *(k->kind == K_LOOPS ? &r->other_flops : &r->matrix_flops) += times * k->flops;
     r->kernels += (uint32_t)times;
   }
+}
+
+static void add_bubble(Report *r, const Plan *p, int64_t micro) {
+  DtPipe *pipe = schedule_make(p, (int32_t)micro, false);
+  r->bubble = dt_pipe_bubble(pipe);
+  dt_pipe_free(pipe);
 }
 
 // The runtime's own account of what a rank allocates, of the same tables that the program will have.
@@ -41,6 +48,10 @@ static void add_memory(Report *r, const Plan *p) {
     r->stage = s;
   }
   r->stages = stages.n;
+  int64_t each = (r->microbatches + r->ranks - 1) / r->ranks;
+  int data_ranks = r->ranks * (t.cp > 1 ? t.cp : 1);
+  r->traffic = traffic_make(p, &t, &stages, &cut, data_ranks, r->stage, each);
+  if (t.nchunk) add_bubble(r, p, each);
   dt_stages_free(&stages);
   r->zero = t.zero;
   r->owners = cut.owners;
@@ -90,6 +101,17 @@ static void layout_text(const Report *r, FILE *out) {
   fprintf(out, "\n\n");
 }
 
+static void traffic_text(const Report *r, FILE *out) {
+  if (r->traffic.n) fprintf(out, "\ncommunication of a rank of stage %d, a step: what it sends\n", r->stage);
+  for (int i = 0; i < r->traffic.n; i++) {
+    const TrafficRow *w = &r->traffic.row[i];
+    char times[32] = "";
+    if (w->count > 0) snprintf(times, sizeof times, "%.0f times", w->count);
+    fprintf(out, "  %-4s  %-16s %16.0f bytes %12.1f MiB  %s\n", w->axis, w->what, w->bytes,
+            w->bytes / (1 << 20), times);
+  }
+}
+
 void report_text(const Report *r, const Module *m, FILE *out) {
   fprintf(out, "%s, %s, ", m->name, dtype_name[m->compute]);
   layout_text(r, out);
@@ -111,6 +133,10 @@ void report_text(const Report *r, const Module *m, FILE *out) {
   line(out, "data", r->data_bytes);
   line(out, "norm, saving, buckets", r->other_bytes);
   line(out, "total", r->total_bytes);
+  traffic_text(r, out);
+  if (r->bubble.all)
+    fprintf(out, "\nschedule %s: a bubble of %.2f%% (--emit schedule draws it)\n", m->schedule,
+            100.0 * (double)r->bubble.idle / (double)r->bubble.all);
 }
 
 void report_json(const Report *r, const Module *m, FILE *out) {
@@ -123,8 +149,15 @@ void report_json(const Report *r, const Module *m, FILE *out) {
           r->matrix_flops, r->other_flops);
   fprintf(out,
           "\"memory\":{\"parameters\":%lld,\"gradients\":%lld,\"optimizer\":%lld,\"state\":%lld,\"gathered\":%lld,"
-          "\"reducing\":%lld,\"activations\":%lld,\"pipeline\":%lld,\"data\":%lld,\"other\":%lld,\"total\":%lld}}\n",
+          "\"reducing\":%lld,\"activations\":%lld,\"pipeline\":%lld,\"data\":%lld,\"other\":%lld,\"total\":%lld},\"communication\":[",
           (long long)r->param_bytes, (long long)r->grad_bytes, (long long)r->moment_bytes, (long long)r->state_bytes,
           (long long)r->gathered_bytes, (long long)r->reducing_bytes, (long long)r->frame_bytes,
           (long long)r->pipeline_bytes, (long long)r->data_bytes, (long long)r->other_bytes, (long long)r->total_bytes);
+  for (int i = 0; i < r->traffic.n; i++) {
+    const TrafficRow *w = &r->traffic.row[i];
+    fprintf(out, "%s{\"axis\":\"%s\",\"what\":\"%s\",\"count\":%.0f,\"bytes\":%.0f}", i ? "," : "",
+            w->axis, w->what, w->count, w->bytes);
+  }
+  fprintf(out, "],\"bubble\":%.6g}\n",
+          r->bubble.all ? (double)r->bubble.idle / (double)r->bubble.all : 0.0);
 }

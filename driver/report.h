@@ -1,8 +1,9 @@
-// --report: parameters, FLOPs and memory of a compiled model.
+// --report: parameters, FLOPs, memory and communication of a compiled model.
 #ifndef DTC_REPORT_H
 #define DTC_REPORT_H
 
-#include "codegen/kernel.h"
+#include "driver/traffic.h"
+#include "runtime/pipeline.h"
 
 typedef struct Report {
   int64_t parameters; // elements
@@ -16,6 +17,8 @@ typedef struct Report {
   double matrix_flops, other_flops; // of one microbatch, forward and backward
   int64_t microbatches; // of one optimizer step, on all ranks
   uint32_t kernels; // launched by one microbatch
+  Traffic traffic; // of a rank of `stage`, in a step
+  DtPipeBubble bubble; // all 0: no pipeline
 } Report;
 
 // Of a launch with `ranks` data-parallel ranks.
