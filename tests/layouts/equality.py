@@ -205,7 +205,7 @@ class Runner:
         """Standard output and error, and the exit status. Kills a program that hangs, and its ranks."""
         self.log.append(" ".join(command))
         p = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-                             cwd=self.folder, start_new_session=True)
+                             cwd=self.folder, start_new_session=True, env=dict(os.environ, DTC_VERIFY="1"))
         try:
             return p.communicate(timeout=wait)[0], p.returncode
         except subprocess.TimeoutExpired:
@@ -289,6 +289,8 @@ def compare(base, got, clip=0.0):
             if a[what] is None or b[what] is None:
                 raise Failed(f"{what} is not finite")
             note(abs(a[what] - b[what]) / max(abs(a[what]), 1e-300) / BOUND, f"{what} of step {a['step']}")
+        if "right" in b:  # a metric
+            note(abs(a["right"] - b["right"]) / max(abs(a["right"]), 1) / BOUND, f"metric of step {a['step']}")
     for step, (s, t) in enumerate(zip(states, states2)):
         if s.keys() != t.keys():
             raise Failed(f"other tensors: {sorted(s.keys() ^ t.keys())[:4]}")

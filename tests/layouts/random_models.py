@@ -1,0 +1,324 @@
+#!/usr/bin/env python3
+"""Trains random models in fp64 in drawn layouts and compares each with one rank.
+
+    tests/layouts/random_models.py --dtc build/bin/dtc                      # 200 models x 10 layouts
+    tests/layouts/random_models.py --dtc build/bin/dtc --models 3 --layouts 3 --seed 5
+    tests/layouts/random_models.py --dtc build/bin/dtc --model 17 --seed 5   # model 17 of the seed's alone
+    tests/layouts/random_models.py --dtc build/bin/dtc --found --models 0   # what failed once, and must not again
+
+models.py draws them, equality.py has the criterion. A model that comes within 1e-6 of a kink in its three steps, or
+whose loss is not finite, is drawn again; both are counted. Layouts that dtc refuses are counted by what it says, and
+others taken. A failure is reduced, by taking parts of the model away and degrees of the layout down, and
+printed with the command that repeats it. A pair of (axis, zero, schedule, kind of microbatch count) that no layout
+had is an error of a run of 50 models or more.
+"""
+import argparse
+import concurrent.futures
+import copy
+import glob
+import json
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+
+import equality as eq
+import models
+
+
+def arguments():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--dtc", required=True)
+    p.add_argument("--models", type=int, default=200)
+    p.add_argument("--layouts", type=int, default=10, help="of each model")
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--ranks", type=int, nargs="+", default=eq.RANKS)
+    p.add_argument("--model", type=int, help="this one of the seed's models alone")
+    p.add_argument("--spec", help="a model as a failure prints it, with --layout")
+    p.add_argument("--layout", help="a layout as a failure prints it")
+    p.add_argument("--found", action="store_true", help="the cases of tests/layouts/found first")
+    p.add_argument("--jobs", type=int, default=1)
+    p.add_argument("--seconds", type=float, default=float("inf"), help="begin no model after so long")
+    p.add_argument("--tries", type=int, default=60, help="at most so many runs to reduce a failure")
+    p.add_argument("--keep", action="store_true", help="keep the folder")
+    return p.parse_args()
+
+
+class Redraw(Exception):
+    pass
+
+
+class Case:
+    """A spec with its files, and its runs on one rank."""
+
+    def __init__(self, runner, spec):
+        self.runner, self.spec, self.base = runner, spec, {}
+        for kinks in (False, True):
+            with open(f"{runner.folder}/{'near' if kinks else 'model'}.dt", "w") as f:
+                f.write(models.source(spec, kinks))
+        models.write_data(spec, runner.folder, random.Random(spec["seed"]))
+        few = ["targets"] if spec["few"] and spec["loss"] not in ("mse", "weighted") else []
+        heads = [p["heads"] for b in spec["blocks"] for p in b["parts"] if p["part"] == "attention"]
+        self.model = self.named("model", few, min(heads, default=0))
+        self.near = self.named("near", few, 0)
+
+    def named(self, name, few, heads):
+        return eq.Model(name, f"{self.runner.folder}/{name}.dt", batch=self.spec["batch"], few=few, local=self.spec["local"],
+                        heads=heads, clip=self.spec["clip"], arguments=["--no-shuffle"] if few else [])
+
+    def base_of(self, l):
+        """One rank's run; statistics of a microbatch are those of equal microbatches."""
+        micro = l["micro"] if self.spec["local"] else self.spec["batch"]
+        if micro not in self.base:
+            try:
+                self.base[micro] = self.runner.train(self.near, dict(eq.ONE, micro=micro), "base")
+            except eq.Failed as e:
+                if "exit status 79" in str(e):
+                    raise Redraw("not finite")
+                raise
+            if any(r.get("near", 0) for r in self.base[micro][0]):
+                raise Redraw("kink")
+        return self.base[micro]
+
+    def differs(self, l):
+        return eq.differs(self.runner, self.model, self.base_of(l), l)
+
+
+# ---- reducing
+
+def smaller_specs(spec):
+    """Specs with less in them."""
+    for n, block in enumerate(spec["blocks"]):
+        def changed(**fields):
+            s = copy.deepcopy(spec)
+            s["blocks"][n].update(fields)
+            return s
+        if len(spec["blocks"]) > 1:
+            s = copy.deepcopy(spec)
+            del s["blocks"][n]
+            yield s
+        for k in range(len(block["parts"])):
+            if len(block["parts"]) > 1:
+                yield changed(parts=block["parts"][:k] + block["parts"][k + 1:])
+            if block["parts"][k]["normed"]:
+                yield changed(parts=[dict(p, normed=p["normed"] and i != k) for i, p in enumerate(block["parts"])])
+        for name in ("twice", "aux", "number", "nest"):
+            if block[name]:
+                yield changed(**{name: 0 if name == "nest" else False})
+        if block["count"] > 1:
+            yield changed(count=1)
+        if block["count"]:
+            yield changed(count=0, nest=0)
+    for name in ("memory", "last_norm", "metric", "few"):
+        if spec[name]:
+            yield dict(copy.deepcopy(spec), **{name: False})
+    for name, least in (("positions", "none"), ("clip", 0.0), ("decay", 0.0), ("pool", "mean")):
+        if spec[name] != least:
+            yield dict(copy.deepcopy(spec), **{name: least})
+
+
+def smaller_layouts(l):
+    """Layouts with less in them, of the same or fewer ranks."""
+    for axis in ("tp", "pp", "cp"):
+        if l[axis] > 1:
+            for d in (1, 2):
+                if d < l[axis] and l[axis] % d == 0:
+                    yield dict(l, **{axis: d, "ranks": l["ranks"] * d // l[axis], "group": 0},
+                               sequence=l["sequence"] and (axis != "tp" or d > 1))
+    dp = eq.data_ranks(l)
+    if dp > 1:
+        yield dict(l, ranks=l["ranks"] // dp, group=0)
+    if l["zero"]:
+        yield dict(l, zero=0, gather="each", group=0)
+    for name in ("sequence", "accumulate", "gather", "group", "schedule"):
+        if l[name] != eq.ONE[name]:
+            yield dict(l, **{name: eq.ONE[name]})
+
+
+def fails(runner, spec, l):
+    """What a failure says, or None."""
+    try:
+        runner.built = None
+        case = Case(runner, spec)
+        case.base_of(l)
+        try:
+            case.differs(l)
+        except eq.Failed as e:
+            return str(e)
+    except (eq.Failed, eq.Refused, Redraw):
+        pass
+    return None
+
+
+def reduce(runner, spec, l, tries):
+    """A smaller failure, and what it says."""
+    said, more = None, True
+    while more:
+        more = False
+        for s, m in [(spec, x) for x in smaller_layouts(l)] + [(x, l) for x in smaller_specs(spec)]:
+            tries -= 1
+            if tries < 0:
+                return spec, l, said
+            text = fails(runner, s, m)
+            if text:
+                spec, l, said, more = s, m, text, True
+                break
+    return spec, l, said
+
+
+# ---- one model
+
+def report(runner, spec, l, tries, dtc):
+    """What to print of a failure."""
+    runner.log.clear()
+    s, m, said = reduce(runner, spec, l, tries)
+    again = f"tests/layouts/random_models.py --dtc {dtc} --layout \"{eq.tell(m)}\" --spec '{json.dumps(s)}'"
+    return f"  reduced: {said or 'no smaller one fails'}\n  layout: {eq.tell(m)}\n  again: {again}\n" + models.source(s, False)
+
+
+def draw_case(runner, seed, number):
+    """The first draw that is not near a kink; how many were drawn again, by why."""
+    redrawn = {}
+    for attempt in range(50):
+        spec = models.draw(random.Random(f"{seed} {number} {attempt}"))
+        case = Case(runner, spec)
+        runner.built = None
+        try:
+            case.base_of(dict(eq.ONE, micro=2))
+            return case, redrawn
+        except Redraw as e:
+            redrawn[str(e)] = redrawn.get(str(e), 0) + 1
+    raise eq.Failed("50 draws in a row were near a kink")
+
+
+def run_model(dtc, folder, seed, number, ranks, layouts, tries):
+    """Results of one model: (layout, what, rest) each, and what was drawn again."""
+    runner, out, ran = eq.Runner(dtc, tempfile.mkdtemp(prefix="model-", dir=folder)), [], 0
+    try:
+        case, redrawn = draw_case(runner, seed, number)
+    except (eq.Failed, eq.Refused) as e:
+        return None, [(eq.ONE, "failed", f"{e}\n    " + "\n    ".join(runner.log))], {}
+    legal = [l for l in eq.layouts(case.model.batch, ranks, ("tp", "pp", "cp") if case.spec["sequence"] else ("tp", "pp"))
+             if l["ranks"] > 1 or l["zero"] or l["micro"] != case.model.batch]
+    r, seen = random.Random(f"{seed} {number} layouts"), set()
+    while ran < layouts and len(out) < 5 * layouts:
+        l = max(r.sample(legal, min(30, len(legal))), key=lambda x: len(eq.pairs(x, case.model.batch) - seen))
+        runner.log = []
+        try:
+            out.append((l, "passed", case.differs(l)))
+            seen |= eq.pairs(l, case.model.batch)
+            ran += 1
+        except eq.Refused as e:
+            out.append((l, "refused", str(e)))
+        except Redraw as e:
+            redrawn[str(e)] = redrawn.get(str(e), 0) + 1
+            ran += 1
+        except eq.Failed as e:
+            said = f"{e}\n    " + "\n    ".join(runner.log)
+            out.append((l, "failed", f"{eq.tell(l)}\n  {said}\n{report(runner, case.spec, l, tries, dtc)}"))
+            break
+    shutil.rmtree(runner.folder)
+    return case.model, out, redrawn
+
+
+def run_found(o, folder, totals):
+    """Models and layouts that failed once: `{"layout": ..., "spec": ...}` in files named by what is so."""
+    for path in sorted(glob.glob(f"{os.path.dirname(os.path.abspath(__file__))}/found/*.json")):
+        with open(path) as f:
+            saved = json.load(f)
+        name, l, case = os.path.basename(path)[:-5], eq.parse(saved["layout"]), None
+        os.mkdir(f"{folder}/{name}")
+        runner = eq.Runner(o.dtc, f"{folder}/{name}")
+        try:
+            case = Case(runner, saved["spec"])
+            result = (l, "passed", case.differs(l))
+        except (eq.Failed, eq.Refused, Redraw) as e:
+            result = (l, "failed", f"{type(e).__name__}: {e}\n    " + "\n    ".join(runner.log))
+        totals.take(name, case and case.model, [result], {})
+
+
+class Totals:
+    def __init__(self):
+        self.counts, self.refused, self.redrawn = {"passed": 0, "refused": 0, "failed": 0}, {}, {}
+        self.worst, self.coverage, self.models = (0.0, "nothing"), eq.Coverage(), 0
+
+    def take(self, number, model, results, redrawn):
+        self.models += 1
+        for why, n in redrawn.items():
+            self.redrawn[why] = self.redrawn.get(why, 0) + n
+        for l, what, rest in results:
+            self.counts[what] += 1
+            if what == "passed":
+                self.coverage.ran(l, model)
+                self.worst = max(self.worst, rest)
+            elif what == "refused":
+                self.coverage.refuse(l, model)
+                self.refused[rest] = self.refused.get(rest, 0) + 1
+            else:
+                print(f"FAIL model {number}: {rest}", flush=True)
+
+
+def run_all(o, folder, totals):
+    end = time.time() + o.seconds
+    with concurrent.futures.ProcessPoolExecutor(o.jobs) as pool:
+        waiting = {}
+
+        def collect(done):
+            for f in done:
+                totals.take(waiting.pop(f), *f.result())
+
+        for number in [o.model] if o.model is not None else range(o.models):
+            if time.time() > end:
+                break
+            waiting[pool.submit(run_model, o.dtc, folder, o.seed, number, o.ranks, o.layouts, o.tries)] = number
+            if len(waiting) > o.jobs:
+                collect(concurrent.futures.wait(waiting, return_when="FIRST_COMPLETED")[0])
+        collect(list(concurrent.futures.as_completed(waiting)))
+
+
+def run_one(o, folder):
+    """The model and layout that a failure printed."""
+    case = Case(eq.Runner(o.dtc, folder), json.loads(o.spec))
+    try:
+        d, what = case.differs(eq.parse(o.layout))
+        print(f"passes: the largest difference is {d:.3g} of what is allowed ({what})")
+        return 0
+    except (eq.Failed, eq.Refused, Redraw) as e:
+        print(f"{type(e).__name__}: {e}", *case.runner.log, f"in {folder}", sep="\n  ")
+        return 1
+
+
+def main():
+    o = arguments()
+    o.dtc = os.path.abspath(o.dtc)
+    folder = tempfile.mkdtemp(prefix="models-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+    totals = Totals()
+    try:
+        if o.spec:
+            o.keep |= bool(run_one(o, folder))
+            sys.exit(1 if o.keep else 0)
+        for batch in (4, 5, 6, 7, 8, 12):
+            for l in eq.layouts(batch, o.ranks):
+                totals.coverage.expect(l, eq.Model("", "", batch=batch))
+        if o.found:
+            run_found(o, folder, totals)
+        run_all(o, folder, totals)
+    finally:
+        if not o.keep:
+            shutil.rmtree(folder)
+    totals.coverage.table()
+    for what, n in sorted(totals.refused.items()):
+        print(f"refused, {what}: {n}")
+    c, missed = totals.counts, totals.coverage.missed() if o.model is None and o.models >= 50 else []
+    again = ", ".join(f"{n} {why}" for why, n in sorted(totals.redrawn.items())) or "none"
+    print(f"seed {o.seed}: {totals.models} models, {c['passed']} layouts passed, {c['failed']} failed, {c['refused']} refused; drawn "
+          f"again: {again}; the largest difference is {totals.worst[0]:.3g} of what is allowed ({totals.worst[1]})")
+    if missed:
+        print("not met:", *(f"{a[1]} x {b[1]}" for a, b in missed), sep="\n  ")
+    sys.exit(1 if c["failed"] or not c["passed"] or missed else 0)
+
+
+if __name__ == "__main__":
+    main()
