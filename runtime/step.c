@@ -97,7 +97,7 @@ static int over_batch(DtRun *r, DtEntry *entry, const char *name, const Batch *b
   const DtProgram *p = r->p;
   double out[MOST_RESULTS]; // of either real type
   Share s = share_of(r, b);
-  if (p->nchunk && entry != p->count) return through_stages(r, b, total, n, sum, e);
+  if (p->nchunk && (!entry || entry != p->count)) return through_stages(r, b, total, n, sum, e);
   DtCall call = {.batch = (int32_t)b->count,
                  .total = total,
                  .frame = r->frame,
