@@ -365,9 +365,10 @@ static void type_args(Emit *e) {
     Id v = f->arg.at[i], slot = slot_of(e, v);
     const Slot *s = &e->l->slot.at[slot];
     const Kept *kept = &e->kept[slot];
+    bool handed = kept->set && s->var == NONE && s->param == NONE; // as an earlier body left it
     for (uint32_t a = 0; a < naxis(e); a++)
-      if (s->is_fixed[a]) value_of(e, v)->shard[a] = s->fixed[a];
-      else if (kept->set) value_of(e, v)->shard[a] = kept->shard[a];
+      if (handed) value_of(e, v)->shard[a] = kept->shard[a];
+      else if (s->is_fixed[a]) value_of(e, v)->shard[a] = s->fixed[a];
     if (s->first != NONE) add_version(e, slot, v);
   }
 }
