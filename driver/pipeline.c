@@ -60,8 +60,10 @@ static bool run_one(Module *m, const Pass *p, const PipelineOptions *o, bool ran
   bool ok = p->run(m);
   if (o->time) fprintf(stderr, "%-16s %8.4f s\n", p->name, now() - start);
   if (!ok) return false;
-  // A pipeline's chunks get ints from one another whose ranges were proved before it was cut.
+  // A pipeline's chunks get ints from one another whose ranges were proved before it was cut. What
+  // is cut over a mesh is always checked: a reduction too many would go unnoticed otherwise.
   if (o->verify) verify(m, p->name, ranged && !m->chunk.n);
+  else if (m->axis.n && !strcmp(p->name, "shard")) verify(m, p->name, false);
   if (o->dump_after && (!strcmp(o->dump_after, "all") || listed(o->dump_after, p->name)))
     dump(m, p, o->dump, before);
   return true;
