@@ -121,6 +121,29 @@ static bool gather_rank(Gather *g, const Tensor *share, int64_t rank) {
   return true;
 }
 
+// A rank's number with place 0 on the axes of the set.
+static int64_t first_of(const Module *m, int64_t rank, uint32_t axes) {
+  int64_t coord[MAX_AXIS], first = 0, step = 1;
+  mesh_coord(m, rank, coord);
+  for (uint32_t a = 0; a < m->axis.n; a++) {
+    if (!(axes >> a & 1)) first += coord[a] * step;
+    step *= m->axis.at[a].size;
+  }
+  return first;
+}
+
+// Whether two ranks that are to hold the same part do.
+static bool copies_agree(Tensor *const *share, int64_t first, int64_t rank, Buf *error) {
+  for (int64_t i = 0, n = tensor_count(share[rank]); i < n; i++) {
+    double a = element(share[first], i), b = element(share[rank], i);
+    if (same_bits(a, b)) continue;
+    buf_printf(error, "place %lld is %.17g on rank %lld and %.17g on rank %lld", (long long)i, a,
+               (long long)first, b, (long long)rank);
+    return false;
+  }
+  return true;
+}
+
 Tensor *tensor_gather(const Module *m, const Shard *shard, Tensor *const *share,
                       const int64_t *extent, Buf *error) {
   Gather g = {m, shard, RED_NONE, tensor_new(share[0]->type, extent, share[0]->rank), NULL, error};
@@ -133,10 +156,10 @@ Tensor *tensor_gather(const Module *m, const Shard *shard, Tensor *const *share,
   for (int64_t r = 0, n = mesh_size(m); ok && r < n; r++) {
     int64_t coord[MAX_AXIS];
     mesh_coord(m, r, coord);
-    bool copy = false; // replicated along an axis besides those that it is partial on
+    uint32_t copy = 0; // replicated along an axis besides those that it is partial on
     for (uint32_t a = 0; a < m->axis.n && partial; a++)
-      copy |= !(partial >> a & 1) && shard[a].kind == SHARD_WHOLE && coord[a];
-    if (!copy) ok = gather_rank(&g, share[r], r);
+      if (!(partial >> a & 1) && shard[a].kind == SHARD_WHOLE && coord[a]) copy |= 1u << a;
+    ok = copy ? copies_agree(share, first_of(m, r, copy), r, error) : gather_rank(&g, share[r], r);
   }
   free(g.from);
   if (ok) return g.whole;
