@@ -83,8 +83,9 @@ for i, line in enumerate(text):
         planted("over the other axis", text[:i] + [other] + text[i + 1:], "function `", "axis (tp|cp)|one axis", PLACE)
   # The types of what is made: a sum said to be over the other axis, a dimension that is not the one.
   m = re.match(r"  " + W + r"\[(.*?)\]: \w+((?: @\w+ (?:sum|split [\d/]+))+) = ", line)
-  if m and "@tp sum @cp split 1" in m.group(2):
-    planted("a sum over the wrong axis", text[:i] + [line.replace("@tp sum @cp split 1", "@tp split 1 @cp sum", 1)] + text[i + 1:],
+  other = re.sub(r"@tp sum @cp (split [\d/]+)", r"@tp \1 @cp sum", line, count=1)
+  if m and other != line:
+    planted("a sum over the wrong axis", text[:i] + [other] + text[i + 1:],
             "function `", "statement `", "axis (tp|cp): ", PLACE)
   s = re.search(r"@(tp|cp) split (\d)(?!/)", m.group(2)) if m else None
   extents = [int(x) for x in re.findall(r"<(\d+)", m.group(1))] if m else []
