@@ -3,14 +3,17 @@
 
     tests/layouts/bits.py --dtc build/bin/dtc [--count 8] [--seed 1] [--all]
 
-- A model that is linear, of small integers (weights, embeddings, targets; dropout of 1/2, whose scale is 2): loss,
-  norm, gradients (the momentum) and weights after a step are those of one rank in any layout. No rounding hides
-  there what a layout does: a mask that fell on another element, a term that is missing or is added twice.
+- A model that is linear, of small integers (weights, embeddings, targets; dropout of 1/2, whose
+  scale is 2): loss, norm, gradients (the momentum) and weights after a step are those of one rank
+  in any layout. No rounding hides there what a layout does: a mask that fell on another element, a
+  term that is missing or is added twice.
 - Initial weights are those of one rank, in any layout.
 - The same run twice, and on another number of threads, is the same run.
 - A pipeline is the same run as none, this model having no parameter on two stages.
-- ZeRO 0, 1, 2 and 3 are the same run, at equal ranks, microbatches, group and accumulation, on any mesh.
+- ZeRO 0, 1, 2 and 3 are the same run, at equal ranks, microbatches, group and accumulation, on any
+  mesh.
 """
+
 import argparse
 import glob
 import json
@@ -60,7 +63,9 @@ train Linear {
 
 
 def arguments():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--dtc", required=True)
     p.add_argument("--count", type=int, default=8, help="layouts drawn for each check")
     p.add_argument("--all", action="store_true", help="every mesh")
@@ -75,13 +80,17 @@ def write_weights(path, template, rng):
     with open(template, "rb") as f:
         data = f.read()
     n = struct.unpack("<Q", data[:8])[0]
-    head = {k: v for k, v in json.loads(data[8:8 + n]).items() if k != "__metadata__"}
+    head = {k: v for k, v in json.loads(data[8 : 8 + n]).items() if k != "__metadata__"}
     raw, out = b"", {}
     for name, t in head.items():
         count = 1
         for e in t["shape"]:
             count *= e
-        out[name] = {"dtype": "F64", "shape": t["shape"], "data_offsets": [len(raw), len(raw) + 8 * count]}
+        out[name] = {
+            "dtype": "F64",
+            "shape": t["shape"],
+            "data_offsets": [len(raw), len(raw) + 8 * count],
+        }
         raw += struct.pack(f"<{count}d", *(rng.choice([-1, 0, 1]) for _ in range(count)))
     text = json.dumps(out).encode()
     text += b" " * (-len(text) % 8)
@@ -95,8 +104,18 @@ class Bits:
         with open(f"{folder}/linear.dt", "w") as f:
             f.write(LINEAR)
         n = 2 * BATCH
-        eq.npy(f"{folder}/tokens.npy", "<i4", (n, 4), struct.pack(f"<{4 * n}i", *(self.rng.randrange(7) for _ in range(4 * n))))
-        eq.npy(f"{folder}/goals.npy", "<f8", (n, 4, 7), struct.pack(f"<{28 * n}d", *(self.rng.randrange(-2, 3) for _ in range(28 * n))))
+        eq.npy(
+            f"{folder}/tokens.npy",
+            "<i4",
+            (n, 4),
+            struct.pack(f"<{4 * n}i", *(self.rng.randrange(7) for _ in range(4 * n))),
+        )
+        eq.npy(
+            f"{folder}/goals.npy",
+            "<f8",
+            (n, 4, 7),
+            struct.pack(f"<{28 * n}d", *(self.rng.randrange(-2, 3) for _ in range(28 * n))),
+        )
         self.model = eq.Model("linear", f"{folder}/linear.dt", batch=BATCH)
         self.one = dict(eq.ONE, micro=BATCH)
         self.runner.compile(self.model, self.one, "one")
@@ -108,14 +127,37 @@ class Bits:
         for old in glob.glob(f"{self.folder}/{name}.*"):
             (shutil.rmtree if os.path.isdir(old) else os.remove)(old)
         self.runner.compile(self.model, l, "program")
-        self.runner.must(["./program", *(["--init", "small.st"] if init else []), "--ranks", str(l["ranks"]), "--threads", str(threads),
-                          "--steps", str(steps), "--eval-every", "0", "--log", f"{name}.jsonl", "--save", f"{name}.ck", "--quiet",
-                          "--timeout", "900", *(["--export", f"{name}.st"] if not steps else [])])
+        self.runner.must(
+            [
+                "./program",
+                *(["--init", "small.st"] if init else []),
+                "--ranks",
+                str(l["ranks"]),
+                "--threads",
+                str(threads),
+                "--steps",
+                str(steps),
+                "--eval-every",
+                "0",
+                "--log",
+                f"{name}.jsonl",
+                "--save",
+                f"{name}.ck",
+                "--quiet",
+                "--timeout",
+                "900",
+                *(["--export", f"{name}.st"] if not steps else []),
+            ]
+        )
         if not steps:
             with open(f"{self.folder}/{name}.st", "rb") as f:
                 return {"initial weights": f.read()}
         with open(f"{self.folder}/{name}.jsonl") as f:
-            out = {f"{k} of step {r['step']}": repr(r[k]) for r in map(json.loads, f) for k in ("loss", "grad_norm")}
+            out = {
+                f"{k} of step {r['step']}": repr(r[k])
+                for r in map(json.loads, f)
+                for k in ("loss", "grad_norm")
+            }
         for key, v in eq.tensors(f"{self.folder}/{name}.ck/step-{steps:08d}").items():
             out[key] = struct.pack(f"<{len(v)}d", *v)
         return out
@@ -126,13 +168,17 @@ def same(a, b):
         raise eq.Failed(f"other tensors: {sorted(a.keys() ^ b.keys())[:4]}")
     off = [k for k in a if a[k] != b[k]]
     if off:
-        raise eq.Failed(f"differ: {', '.join(off[:6])}" + (f" and {len(off) - 6} more" if len(off) > 6 else ""))
+        raise eq.Failed(
+            f"differ: {', '.join(off[:6])}" + (f" and {len(off) - 6} more" if len(off) > 6 else "")
+        )
 
 
 def integers(bits, l):
     if not hasattr(bits, "base"):
         bits.base = bits.run(bits.one, "base", steps=1, init=True)
-        largest = max(abs(float(v)) for k, v in bits.base.items() if k.startswith(("loss", "grad_norm")))
+        largest = max(
+            abs(float(v)) for k, v in bits.base.items() if k.startswith(("loss", "grad_norm"))
+        )
         if not 1 < largest < 1e9:
             raise eq.Failed(f"loss or norm of {largest}: no exact sums")
     same(bits.base, bits.run(l, "other", steps=1, init=True))
@@ -160,11 +206,19 @@ def stages(bits, l):
 
 def pipelines(bits, l):
     if l["pp"] > 1:
-        same(bits.run(dict(l, pp=1, schedule="1f1b", ranks=l["ranks"] // l["pp"]), "base"), bits.run(l, "other"))
+        same(
+            bits.run(dict(l, pp=1, schedule="1f1b", ranks=l["ranks"] // l["pp"]), "base"),
+            bits.run(l, "other"),
+        )
 
 
-CHECKS = {"integers on linear models": integers, "initial weights": initial, "twice and on other threads": twice,
-          "stages of ZeRO": stages, "pipelines": pipelines}
+CHECKS = {
+    "integers on linear models": integers,
+    "initial weights": initial,
+    "twice and on other threads": twice,
+    "stages of ZeRO": stages,
+    "pipelines": pipelines,
+}
 
 
 def chosen(o, rng, name):
@@ -174,15 +228,25 @@ def chosen(o, rng, name):
     by_mesh = {}
     for l in eq.layouts(BATCH, o.ranks):
         if l["ranks"] > 1 and (l["pp"] > 1 or name != "pipelines"):
-            by_mesh.setdefault(tuple(l[k] for k in ("tp", "pp", "cp", "sequence", "ranks", "schedule")), []).append(l)
+            by_mesh.setdefault(
+                tuple(l[k] for k in ("tp", "pp", "cp", "sequence", "ranks", "schedule")), []
+            ).append(l)
     some = [rng.choice(v) for v in by_mesh.values()]
-    return some if o.all else rng.sample(some, min(o.count if CHECKS[name] == integers else max(1, o.count // 3), len(some)))
+    return (
+        some
+        if o.all
+        else rng.sample(
+            some, min(o.count if CHECKS[name] == integers else max(1, o.count // 3), len(some))
+        )
+    )
 
 
 def main():
     o = arguments()
     o.dtc = os.path.abspath(o.dtc)
-    folder = tempfile.mkdtemp(prefix="bits-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+    folder = tempfile.mkdtemp(
+        prefix="bits-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    )
     failed = 0
     try:
         bits = Bits(o, folder)
@@ -197,9 +261,17 @@ def main():
                     counts["refused"] += 1
                 except eq.Failed as e:
                     counts["failed"] += 1
-                    print(f"FAIL {name}: {eq.tell(l)}\n  {e}", *bits.runner.log, sep="\n    ", flush=True)
+                    print(
+                        f"FAIL {name}: {eq.tell(l)}\n  {e}",
+                        *bits.runner.log,
+                        sep="\n    ",
+                        flush=True,
+                    )
             failed += counts["failed"] + (not counts["passed"])
-            print(f"{name}: {counts['passed']} layouts passed, {counts['failed']} failed, {counts['refused']} refused", flush=True)
+            print(
+                f"{name}: {counts['passed']} layouts passed, {counts['failed']} failed, {counts['refused']} refused",
+                flush=True,
+            )
     finally:
         shutil.rmtree(folder)
     sys.exit(1 if failed else 0)

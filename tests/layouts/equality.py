@@ -1,13 +1,16 @@
-"""What tests of layouts share: layouts and their legal combinations, running a model in one, and the criterion.
+"""What tests of layouts share: layouts and their legal combinations, running a model in one, and the
+criterion.
 
-A layout is a dict of FIELDS. What is not tp, pp or cp of its ranks is data-parallel. The criterion, for runs of
-three steps in double precision with AdamW and eps 1e-4:
+A layout is a dict of FIELDS. What is not tp, pp or cp of its ranks is data-parallel. The criterion,
+for runs of three steps in double precision with AdamW and eps 1e-4:
   loss, gradient norm    1e-11, relative
   each gradient, moment and root of second moment
                          Frobenius 1e-11 * max(its norm, global gradient norm * sqrt(n / N))
   weights                largest difference 1e-11 * max(largest weight, learning rate)
-A gradient is what the first moment took in: (m - beta1 m of the step before) / (1 - beta1), before clipping.
+A gradient is what the first moment took in, (m - beta1 m of the step before) / (1 - beta1), before
+clipping.
 """
+
 import glob
 import itertools
 import json
@@ -24,18 +27,47 @@ STEPS, RATE, BETA1, BOUND = 3, 1e-2, 0.9, 1e-11
 RANKS = [1, 2, 3, 4, 6, 8]
 SCHEDULES = ["gpipe", "1f1b", "interleaved:2", "zb"]
 KINDS = ["even", "remainder", "fewer than stages", "idle ranks"]
-FIELDS = ["tp", "pp", "cp", "sequence", "zero", "accumulate", "gather", "group", "schedule", "micro", "ranks"]
-ONE = dict(tp=1, pp=1, cp=1, sequence=False, zero=0, accumulate="once", gather="each", group=0, schedule="1f1b",
-           micro=0, ranks=1)
+FIELDS = [
+    "tp",
+    "pp",
+    "cp",
+    "sequence",
+    "zero",
+    "accumulate",
+    "gather",
+    "group",
+    "schedule",
+    "micro",
+    "ranks",
+]
+ONE = dict(
+    tp=1,
+    pp=1,
+    cp=1,
+    sequence=False,
+    zero=0,
+    accumulate="once",
+    gather="each",
+    group=0,
+    schedule="1f1b",
+    micro=0,
+    ranks=1,
+)
 
-# How dtc refuses a layout: the message names what does not go, and what it would have to go into. Any other
-# failure to compile is a failure of the test.
+# How dtc refuses a layout: the message names what does not go, and what it would have to go into.
+# Any other failure to compile is a failure of the test.
 REFUSALS = [
-    ("nothing to cut", r"--(?P<axis>tp|cp) (?P<n>\d+): (nothing|no sequence) of this model can be cut over (?P=n) ranks"),
+    (
+        "nothing to cut",
+        r"--(?P<axis>tp|cp) (?P<n>\d+): (nothing|no sequence) of this model can be cut over (?P=n) ranks",
+    ),
     ("sequence", r"--sequence-parallel: a sequence of \d+ does not divide over \d+ ranks"),
     ("stages", r"a pipeline of \d+ chunks needs as many statements or layers, \w+ has \d+"),
     ("chunks", r"--pp \d+ --schedule \S+: a pipeline has at most \d+ chunks in all"),
-    ("split backward", r"schedule zb cannot part this into the gradient of its input and those of its parameters"),
+    (
+        "split backward",
+        r"schedule zb cannot part this into the gradient of its input and those of its parameters",
+    ),
     ("shared layers", r"a pipeline cannot hold `.*` on stages that use different layers of it"),
 ]
 
@@ -51,9 +83,22 @@ class Refused(Exception):
 class Model:
     """A model to train: its file, -D options, arguments of the program, samples a step."""
 
-    def __init__(self, name, path, defines=(), arguments=(), batch=12, few=(), local=False, heads=0, clip=0.0):
-        self.name, self.path, self.defines, self.arguments = name, path, list(defines), list(arguments)
-        self.batch, self.few, self.local, self.heads, self.clip = batch, list(few), local, heads, clip
+    def __init__(
+        self, name, path, defines=(), arguments=(), batch=12, few=(), local=False, heads=0, clip=0.0
+    ):
+        self.name, self.path, self.defines, self.arguments = (
+            name,
+            path,
+            list(defines),
+            list(arguments),
+        )
+        self.batch, self.few, self.local, self.heads, self.clip = (
+            batch,
+            list(few),
+            local,
+            heads,
+            clip,
+        )
 
 
 def data_ranks(l):
@@ -85,7 +130,9 @@ def meshes(ranks, axes):
     for world in ranks:
         divisors = [d for d in range(1, world + 1) if world % d == 0]
         for tp, pp, cp in itertools.product(divisors, repeat=3):
-            if world % (tp * pp * cp) == 0 and all(a in axes or d == 1 for a, d in (("tp", tp), ("pp", pp), ("cp", cp))):
+            if world % (tp * pp * cp) == 0 and all(
+                a in axes or d == 1 for a, d in (("tp", tp), ("pp", pp), ("cp", cp))
+            ):
                 yield dict(ONE, tp=tp, pp=pp, cp=cp, ranks=world)
 
 
@@ -94,12 +141,25 @@ def layouts(batch, ranks=RANKS, axes=("tp", "pp", "cp")):
     for mesh in meshes(ranks, axes):
         holders = mesh["ranks"] // (mesh["tp"] * mesh["pp"])
         groups = [0] + [g for g in range(1, holders) if holders % g == 0]
-        for zero, accumulate, micro in itertools.product(range(4), ["once", "each"], micros(mesh, batch)):
+        for zero, accumulate, micro in itertools.product(
+            range(4), ["once", "each"], micros(mesh, batch)
+        ):
             for sequence, gather, group, schedule in itertools.product(
-                    [False, True] if mesh["tp"] > 1 else [False], ["each", "once"] if zero == 3 else ["each"],
-                    groups if zero else [0], SCHEDULES if mesh["pp"] > 1 else ["1f1b"]):
-                yield dict(mesh, zero=zero, accumulate=accumulate, micro=micro, sequence=sequence, gather=gather,
-                           group=group, schedule=schedule)
+                [False, True] if mesh["tp"] > 1 else [False],
+                ["each", "once"] if zero == 3 else ["each"],
+                groups if zero else [0],
+                SCHEDULES if mesh["pp"] > 1 else ["1f1b"],
+            ):
+                yield dict(
+                    mesh,
+                    zero=zero,
+                    accumulate=accumulate,
+                    micro=micro,
+                    sequence=sequence,
+                    gather=gather,
+                    group=group,
+                    schedule=schedule,
+                )
 
 
 def build_key(l):
@@ -110,7 +170,9 @@ def build_key(l):
 def facts(l, batch):
     """What the layout is, by category: pairs of two categories are to be covered."""
     dp = data_ranks(l)
-    out = [("axis", a) for a in ("tp", "pp", "cp") if l[a] > 1] + ([("axis", "dp")] if dp > 1 else [])
+    out = [("axis", a) for a in ("tp", "pp", "cp") if l[a] > 1] + (
+        [("axis", "dp")] if dp > 1 else []
+    )
     out += [("zero", f"zero {l['zero']}"), ("microbatches", kind(l, batch))]
     return out + ([("schedule", l["schedule"])] if l["pp"] > 1 else [])
 
@@ -122,11 +184,17 @@ def pairs(l, batch):
 def special(l, model):
     """Corners that a sweep must have been to."""
     out = [f"accumulate {l['accumulate']}"]
-    checks = [("sequence-parallel", l["sequence"]), ("gather once", l["gather"] == "once"), ("group of 1", l["group"] == 1),
-              ("several groups", l["group"] > 1), ("fewer microbatches than stages", kind(l, model.batch) == "fewer than stages"),
-              ("remainder microbatch", model.batch % l["micro"] != 0), ("idle ranks", kind(l, model.batch) == "idle ranks"),
-              ("heads fewer than tp", 0 < model.heads < l["tp"]),
-              ("a rank without a valid target", bool(model.few) and data_ranks(l) > 1)]
+    checks = [
+        ("sequence-parallel", l["sequence"]),
+        ("gather once", l["gather"] == "once"),
+        ("group of 1", l["group"] == 1),
+        ("several groups", l["group"] > 1),
+        ("fewer microbatches than stages", kind(l, model.batch) == "fewer than stages"),
+        ("remainder microbatch", model.batch % l["micro"] != 0),
+        ("idle ranks", kind(l, model.batch) == "idle ranks"),
+        ("heads fewer than tp", 0 < model.heads < l["tp"]),
+        ("a rank without a valid target", bool(model.few) and data_ranks(l) > 1),
+    ]
     return out + [name for name, there in checks if there]
 
 
@@ -141,7 +209,9 @@ def parse(text):
         name, value = word.split("=", 1)
         if name not in FIELDS:
             raise SystemExit(f"no field '{name}' in a layout; there are {' '.join(FIELDS)}")
-        l[name] = value == "True" if name == "sequence" else int(value) if value.isdigit() else value
+        l[name] = (
+            value == "True" if name == "sequence" else int(value) if value.isdigit() else value
+        )
     return l
 
 
@@ -175,7 +245,7 @@ def tensors(path):
         with open(part, "rb") as f:
             data = f.read()
         n = struct.unpack("<Q", data[:8])[0]
-        for name, t in json.loads(data[8:8 + n]).items():
+        for name, t in json.loads(data[8 : 8 + n]).items():
             if name == "__metadata__":
                 continue
             a, b = (8 + n + x for x in t["data_offsets"])
@@ -202,10 +272,18 @@ class Runner:
         self.built, self.log = None, []
 
     def run(self, command, wait=1200):
-        """Standard output and error, and the exit status. Kills a program that hangs, and its ranks."""
+        """Output and exit status. Kills a program that hangs, and its ranks."""
         self.log.append(" ".join(command))
-        p = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-                             cwd=self.folder, start_new_session=True, env=dict(os.environ, DTC_VERIFY="1"))
+        p = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            cwd=self.folder,
+            start_new_session=True,
+            env=dict(os.environ, DTC_VERIFY="1"),
+        )
         try:
             return p.communicate(timeout=wait)[0], p.returncode
         except subprocess.TimeoutExpired:
@@ -239,9 +317,30 @@ class Runner:
         for old in glob.glob(f"{glob.escape(self.folder)}/{name}.*"):
             (shutil.rmtree if os.path.isdir(old) else os.remove)(old)
         self.compile(model, l, f"train-{name}", extra)
-        self.must([f"./train-{name}", *model.arguments, *arguments, "--ranks", str(l["ranks"]), "--threads", "1", "--steps",
-                   str(STEPS), "--eval-every", "0", "--save", f"{name}.ck", "--save-every", "1", "--log", f"{name}.jsonl",
-                   "--timeout", "900", "--quiet"])
+        self.must(
+            [
+                f"./train-{name}",
+                *model.arguments,
+                *arguments,
+                "--ranks",
+                str(l["ranks"]),
+                "--threads",
+                "1",
+                "--steps",
+                str(STEPS),
+                "--eval-every",
+                "0",
+                "--save",
+                f"{name}.ck",
+                "--save-every",
+                "1",
+                "--log",
+                f"{name}.jsonl",
+                "--timeout",
+                "900",
+                "--quiet",
+            ]
+        )
         with open(f"{self.folder}/{name}.jsonl") as f:
             records = [r for r in map(json.loads, f) if "loss" in r]
         states = [tensors(f"{self.folder}/{name}.ck/step-{s:08d}") for s in range(1, STEPS + 1)]
@@ -259,8 +358,15 @@ def gradients(states, logs, clip):
         # The step multiplied the gradient by this.
         scale = clip / (r["grad_norm"] + 1e-6) if 0 < clip < r["grad_norm"] else 1.0
         now = {k[8:]: v for k, v in s.items() if k.startswith("moment0/")}
-        out.append({k: [(m - BETA1 * p) / ((1 - BETA1) * scale) for m, p in zip(v, before.get(k) or [0.0] * len(v))]
-                    for k, v in now.items()})
+        out.append(
+            {
+                k: [
+                    (m - BETA1 * p) / ((1 - BETA1) * scale)
+                    for m, p in zip(v, before.get(k) or [0.0] * len(v))
+                ]
+                for k, v in now.items()
+            }
+        )
         before = now
     return out
 
@@ -288,9 +394,15 @@ def compare(base, got, clip=0.0):
         for what in ("loss", "grad_norm"):
             if a[what] is None or b[what] is None:
                 raise Failed(f"{what} is not finite")
-            note(abs(a[what] - b[what]) / max(abs(a[what]), 1e-300) / BOUND, f"{what} of step {a['step']}")
+            note(
+                abs(a[what] - b[what]) / max(abs(a[what]), 1e-300) / BOUND,
+                f"{what} of step {a['step']}",
+            )
         if "right" in b:  # a metric
-            note(abs(a["right"] - b["right"]) / max(abs(a["right"]), 1) / BOUND, f"metric of step {a['step']}")
+            note(
+                abs(a["right"] - b["right"]) / max(abs(a["right"]), 1) / BOUND,
+                f"metric of step {a['step']}",
+            )
     for step, (s, t) in enumerate(zip(states, states2)):
         if s.keys() != t.keys():
             raise Failed(f"other tensors: {sorted(s.keys() ^ t.keys())[:4]}")
@@ -304,19 +416,29 @@ def compare(base, got, clip=0.0):
             if key.startswith("params"):
                 d = max(abs(x - y) for x, y in zip(v, w)) / max(max(map(abs, v)), RATE) / BOUND
             elif key.startswith("moment1"):
-                d = frobenius([math.sqrt(x) for x in v], [math.sqrt(x) for x in w], logs[step]["grad_norm"], total)
+                d = frobenius(
+                    [math.sqrt(x) for x in v],
+                    [math.sqrt(x) for x in w],
+                    logs[step]["grad_norm"],
+                    total,
+                )
             else:
                 d = frobenius(v, w, logs[step]["grad_norm"], total)
             note(d, f"{key} after step {step + 1}")
-    for step, (g, h) in enumerate(zip(gradients(states, logs, clip), gradients(states2, logs2, clip))):
+    for step, (g, h) in enumerate(
+        zip(gradients(states, logs, clip), gradients(states2, logs2, clip))
+    ):
         total = sum(map(len, g.values()))
         for key, v in g.items():
-            note(frobenius(v, h[key], logs[step]["grad_norm"], total), f"gradient of {key} in step {step + 1}")
+            note(
+                frobenius(v, h[key], logs[step]["grad_norm"], total),
+                f"gradient of {key} in step {step + 1}",
+            )
     return worst
 
 
 def differs(runner, model, base, l, arguments=()):
-    """Trains in layout l and compares; the largest difference. Failed where it is more than is allowed."""
+    """Trains in layout l and compares; the largest difference. Failed if it is more than allowed."""
     worst = compare(base, runner.train(model, l, "other", arguments), model.clip)
     if not worst[0] <= 1:
         raise Failed(f"{worst[1]} is {worst[0]:.3g} times as far off as allowed")
@@ -345,7 +467,9 @@ class Coverage:
 
     def missed(self):
         """Pairs with a layout that was not refused, and none that ran."""
-        return sorted(p for p, n in self.there.items() if not self.hit.get(p) and self.refused.get(p, 0) < n)
+        return sorted(
+            p for p, n in self.there.items() if not self.hit.get(p) and self.refused.get(p, 0) < n
+        )
 
     def table(self):
         """A line for each fact: how often it was met with each of the others."""

@@ -1,20 +1,22 @@
 #!/usr/bin/env python3
 """Trains examples in fp64 in many layouts and compares each with one rank.
 
-    tests/layouts/layouts.py --dtc build/bin/dtc --all            # every legal layout of three examples
+    tests/layouts/layouts.py --dtc build/bin/dtc --all  # every legal layout of three examples
     tests/layouts/layouts.py --dtc build/bin/dtc --count 40       # so many drawn ones of each
     tests/layouts/layouts.py --dtc build/bin/dtc --model gpt2 --layout "tp=2 zero=1 micro=2 ranks=4"
 
-A layout is (tp, pp, cp, sequence-parallel, zero, accumulate, gather, zero-group, schedule, microbatch, ranks): all
-degrees that divide 1, 2, 3, 4, 6 and 8 ranks, and a microbatch for each kind that their number can be of: even,
-with a remainder, fewer than stages, fewer than ranks. equality.py has the criterion. Three steps are run; targets
-of every other run leave all but one data rank without a valid one, where the model's data allow for it.
+A layout is (tp, pp, cp, sequence-parallel, zero, accumulate, gather, zero-group, schedule,
+microbatch, ranks): all degrees that divide 1, 2, 3, 4, 6 and 8 ranks, and a microbatch for each
+kind that their number can be of: even, with a remainder, fewer than stages, fewer than ranks.
+equality.py has the criterion. Three steps are run; targets of every other run leave all but one
+data rank without a valid one, where the model's data allow for it.
 
-Layouts come in an order that meets every pair of (axis, zero, schedule, kind of microbatch count) early. A table
-says how often each was met, and the status is 1 if one that is legal was not, in --all, or if anything failed.
-Layouts that dtc refuses are counted, by what it says; any other message or status is a failure. --seconds N stops
-after so long, --jobs N runs N at a time.
+Layouts come in an order that meets every pair of (axis, zero, schedule, kind of microbatch count)
+early. A table says how often each was met, and the status is 1 if one that is legal was not, in
+--all, or if anything failed. Layouts that dtc refuses are counted, by what it says; any other
+message or status is a failure. --seconds N stops after so long, --jobs N runs N at a time.
 """
+
 import argparse
 import concurrent.futures
 import itertools
@@ -38,7 +40,9 @@ SIZES = {  # small, odd in places, with layers for four stages
 
 
 def arguments():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--dtc", required=True)
     p.add_argument("--count", type=int, default=40, help="layouts drawn for each model")
     p.add_argument("--all", action="store_true", help="every legal layout")
@@ -60,10 +64,14 @@ def write_data(folder, rng):
         tokens.append(state)
     with open(f"{folder}/tokens.bin", "wb") as f:
         f.write(struct.pack(f"<{len(tokens)}H", *tokens))
-    tokens, labels = [rng.randrange(40) for _ in range(40 * 16)], [rng.randrange(5) for _ in range(40)]
+    tokens, labels = [rng.randrange(40) for _ in range(40 * 16)], [
+        rng.randrange(5) for _ in range(40)
+    ]
     for name in ("every", "few"):
         os.mkdir(f"{folder}/{name}")
-        if name == "few":  # in file order, so that only the first rank of a batch has targets that count
+        if (
+            name == "few"
+        ):  # in file order, so that only the first rank of a batch has targets that count
             labels = [y if i % BATCH == 0 else -100 for i, y in enumerate(labels)]
         eq.npy(f"{folder}/{name}/tokens.npy", "<i4", (40, 16), struct.pack("<640i", *tokens))
         eq.npy(f"{folder}/{name}/labels.npy", "<i4", (40,), struct.pack("<40i", *labels))
@@ -72,21 +80,32 @@ def write_data(folder, rng):
 def model_of(name, folder):
     sizes = dict(d.split("=") for d in SIZES[name])
     arrays = name == "classifier"
-    return eq.Model(name, f"{eq.ROOT}/examples/{name}.dt", SIZES[name] + TRAIN,
-                    [] if arrays else ["--data", f"{folder}/tokens.bin"], BATCH,
-                    ["--no-shuffle", "--data", f"{folder}/few"] if arrays else [], heads=int(sizes["heads"]), clip=1.0)
+    return eq.Model(
+        name,
+        f"{eq.ROOT}/examples/{name}.dt",
+        SIZES[name] + TRAIN,
+        [] if arrays else ["--data", f"{folder}/tokens.bin"],
+        BATCH,
+        ["--no-shuffle", "--data", f"{folder}/few"] if arrays else [],
+        heads=int(sizes["heads"]),
+        clip=1.0,
+    )
 
 
 def data_of(model, l, index):
     """Arguments that say which data a run reads."""
     if not model.few:
         return []
-    return model.few if eq.data_ranks(l) > 1 and index % 2 else ["--no-shuffle", "--data", model.few[-1][:-3] + "every"]
+    return (
+        model.few
+        if eq.data_ranks(l) > 1 and index % 2
+        else ["--no-shuffle", "--data", model.few[-1][:-3] + "every"]
+    )
 
 
 def order(every, rng, batch):
-    """Lists of layouts that share a program, in an order that meets new pairs as early as a sample of candidates
-    allows."""
+    """Lists of layouts that share a program, those first that meet new pairs, as far as a sample
+    of candidates allows."""
     builds = {}
     for l in every:
         builds.setdefault(eq.build_key(l), []).append(l)
@@ -118,7 +137,7 @@ def base_of(model, data):
 
 
 def check(model, build, first):
-    """Runs layouts that share a program: (layout, 'passed' | 'refused' | 'failed', the rest) of each."""
+    """Runs layouts that share a program: (layout, passed, refused or failed, the rest) of each."""
     runner, out = worker["runner"], []
     for i, l in enumerate(build):
         runner.log = []
@@ -141,7 +160,7 @@ def plan(o, folder, rng):
             builds = [[eq.parse(o.layout)]]
         else:
             builds = order(eq.layouts(BATCH, o.ranks, o.axes), rng, BATCH)
-            builds = builds if o.all else [[rng.choice(b)] for b in builds[:o.count]]
+            builds = builds if o.all else [[rng.choice(b)] for b in builds[: o.count]]
         lists.append([(model, b) for b in builds])
     return [x for row in itertools.zip_longest(*lists) for x in row if x]
 
@@ -151,7 +170,12 @@ def sweep(o, folder):
     for model, build in jobs:
         for l in build:
             coverage[model.name].expect(l, model)
-    counts, refused, worst, end = {"passed": 0, "refused": 0, "failed": 0}, {}, (0.0, "nothing"), time.time() + o.seconds
+    counts, refused, worst, end = (
+        {"passed": 0, "refused": 0, "failed": 0},
+        {},
+        (0.0, "nothing"),
+        time.time() + o.seconds,
+    )
 
     def take(model, results):
         nonlocal worst
@@ -164,10 +188,15 @@ def sweep(o, folder):
                 coverage[model.name].refuse(l, model)
                 refused[rest] = refused.get(rest, 0) + 1
             else:
-                print(f"FAIL {model.name}: {rest}\n  again: tests/layouts/layouts.py --dtc {o.dtc} --model {model.name} "
-                      f"--layout \"{eq.tell(l)}\"", flush=True)
+                print(
+                    f"FAIL {model.name}: {rest}\n  again: tests/layouts/layouts.py --dtc {o.dtc} --model {model.name} "
+                    f'--layout "{eq.tell(l)}"',
+                    flush=True,
+                )
 
-    with concurrent.futures.ProcessPoolExecutor(o.jobs, initializer=start_worker, initargs=(o.dtc, folder)) as pool:
+    with concurrent.futures.ProcessPoolExecutor(
+        o.jobs, initializer=start_worker, initargs=(o.dtc, folder)
+    ) as pool:
         waiting = {}
         for number, (model, build) in enumerate(jobs):
             if time.time() > end:
@@ -184,7 +213,9 @@ def sweep(o, folder):
 def main():
     o = arguments()
     o.dtc = os.path.abspath(o.dtc)
-    folder = tempfile.mkdtemp(prefix="layouts-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+    folder = tempfile.mkdtemp(
+        prefix="layouts-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    )
     try:
         write_data(folder, random.Random(o.seed))
         counts, refused, worst, coverage, there = sweep(o, folder)
@@ -198,8 +229,10 @@ def main():
         missed += [f"{name}: {a[1]} x {b[1]}" for a, b in c.missed()]
     for what, n in sorted(refused.items()):
         print(f"refused, {what}: {n}")
-    print(f"seed {o.seed}: {there} layouts, {counts['passed']} passed, {counts['failed']} failed, {counts['refused']} "
-          f"refused; the largest difference is {worst[0]:.3g} of what is allowed ({worst[1]})")
+    print(
+        f"seed {o.seed}: {there} layouts, {counts['passed']} passed, {counts['failed']} failed, {counts['refused']} "
+        f"refused; the largest difference is {worst[0]:.3g} of what is allowed ({worst[1]})"
+    )
     if o.all and missed:
         print("not met:", *missed, sep="\n  ")
     sys.exit(1 if counts["failed"] or not counts["passed"] or (o.all and missed) else 0)

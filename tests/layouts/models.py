@@ -1,14 +1,16 @@
-"""Random small models: a model is drawn as a plain value (JSON), and written as a text of the language.
+"""Random small models: a model is drawn as a plain value (JSON), and written as a text of the
+language.
 
     spec = draw(random.Random(seed))
     text = source(spec, kinks=False)
 
-A model is an embedding or a linear map, blocks (alone, in stacks, in stacks of stacks, run twice), and a loss. A
-block is a list of parts, each with a residual or not. A part is one of PARTS: a function of the draws, kept in the
-spec, that returns what its layer declares and states, and where its kinks are. With `kinks` the model counts points
-within 1e-6 of a kink (relu, a maximum's tie, a condition on data) as the metric `near`: such a draw is no test of
-rounding, and is drawn again.
+A model is an embedding or a linear map, blocks (alone, in stacks, in stacks of stacks, run twice),
+and a loss. A block is a list of parts, each with a residual or not. A part is one of PARTS: a
+function of the draws, kept in the spec, that returns what its layer declares and states, and where
+its kinks are. With `kinks` the model counts points within 1e-6 of a kink (relu, a maximum's tie, a
+condition on data) as the metric `near`: such a draw is no test of rounding, and is drawn again.
 """
+
 import random
 import struct
 
@@ -18,7 +20,7 @@ NEAR = "1e-6"
 
 
 class Text:
-    """A part as it is written: declarations, statements, the result, and per sample how many points are near a kink."""
+    """A part as it is written; `near` counts points near a kink for each sample."""
 
     def __init__(self, sequence):
         self.fields, self.lines, self.near, self.result = [], [], [], "y"
@@ -32,13 +34,24 @@ class Text:
 
     def kink(self, index, condition, but=""):
         """Points at which `condition` holds are too near; `but` is what is there always."""
-        self.near.append(f"sum({self.over}{index}: where({condition.replace('@', self.at)}, 1.0, 0.0)){but}")
+        self.near.append(
+            f"sum({self.over}{index}: where({condition.replace('@', self.at)}, 1.0, 0.0)){but}"
+        )
 
 
 ACTIVATIONS = {
-    "relu": "max({0}, 0.0)", "leaky": "where({0} > 0.0, {0}, 0.2 * {0})", "abs": "abs({0})", "tanh": "tanh({0})",
-    "sigmoid": "sigmoid({0})", "silu": "nn.silu({0})", "gelu": "nn.gelu({0})", "gelu_tanh": "nn.gelu_tanh({0})",
-    "softplus": "log(1.0 + exp({0}))", "erf": "erf({0})", "sine": "sin({0})", "stopped": "{0} * stop_gradient(tanh({0}))",
+    "relu": "max({0}, 0.0)",
+    "leaky": "where({0} > 0.0, {0}, 0.2 * {0})",
+    "abs": "abs({0})",
+    "tanh": "tanh({0})",
+    "sigmoid": "sigmoid({0})",
+    "silu": "nn.silu({0})",
+    "gelu": "nn.gelu({0})",
+    "gelu_tanh": "nn.gelu_tanh({0})",
+    "softplus": "log(1.0 + exp({0}))",
+    "erf": "erf({0})",
+    "sine": "sin({0})",
+    "stopped": "{0} * stop_gradient(tanh({0}))",
     "pow": "pow(1.0 + square({0}), 0.25)",
 }
 KINKED = ("relu", "leaky", "abs")
@@ -50,7 +63,10 @@ def perceptron(p, r, c):
     p.setdefault("gated", r.random() < 0.3)
     p.setdefault("bias", r.random() < 0.7)
     t = Text(c["sequence"])
-    t.field(f"enter = Map(dim, {p['hidden']})", f"leave = Map({p['hidden']}, dim, biased = {str(p['bias']).lower()})")
+    t.field(
+        f"enter = Map(dim, {p['hidden']})",
+        f"leave = Map({p['hidden']}, dim, biased = {str(p['bias']).lower()})",
+    )
     t.line("h = enter(x)")
     act = ACTIVATIONS[p["act"]].format("h[@, i]")
     if p["gated"]:
@@ -65,9 +81,19 @@ def perceptron(p, r, c):
 
 
 def library(p, r, c):
-    p.setdefault("which", r.choice(["nn.MLP(dim, 2 * dim)", "nn.MLP(dim, 6, exact = true, dropout = 0.2)",
-                                    "nn.SwiGLU(dim, 7)", "nn.Linear(dim, dim, init = normal(0.4))",
-                                    "nn.Dropout(0.25)", "nn.GELU()"]))
+    p.setdefault(
+        "which",
+        r.choice(
+            [
+                "nn.MLP(dim, 2 * dim)",
+                "nn.MLP(dim, 6, exact = true, dropout = 0.2)",
+                "nn.SwiGLU(dim, 7)",
+                "nn.Linear(dim, dim, init = normal(0.4))",
+                "nn.Dropout(0.25)",
+                "nn.GELU()",
+            ]
+        ),
+    )
     t = Text(c["sequence"])
     t.field(f"inner = {p['which']}")
     t.line("y = inner(x)")
@@ -75,8 +101,18 @@ def library(p, r, c):
 
 
 def norms(p, r, c):
-    p.setdefault("which", r.choice(["nn.LayerNorm(dim)", "nn.RMSNorm(dim)", "nn.LayerNorm(dim, biased = false)", "groups",
-                                    "nn.BatchNorm(dim)"]))
+    p.setdefault(
+        "which",
+        r.choice(
+            [
+                "nn.LayerNorm(dim)",
+                "nn.RMSNorm(dim)",
+                "nn.LayerNorm(dim, biased = false)",
+                "groups",
+                "nn.BatchNorm(dim)",
+            ]
+        ),
+    )
     t = Text(c["sequence"])
     if p["which"] != "groups":
         t.field(f"inner = {p['which']}")
@@ -84,8 +120,12 @@ def norms(p, r, c):
         c["local"] |= "Batch" in p["which"]
         return t
     t.field("param gain[dim] = normal(0.2, mean = 1.0)")
-    t.line("m[@, g] = mean(e: x[@, (g=2 e)])", "v[@, g] = mean(e: square(x[@, (g=2 e)] - m[@, g]))",
-           "n[@, (g e)] = (x[@, (g=2 e)] - m[@, g]) * rsqrt(v[@, g] + 1e-3)", "y[@, d] = n[@, d] * gain[d]")
+    t.line(
+        "m[@, g] = mean(e: x[@, (g=2 e)])",
+        "v[@, g] = mean(e: square(x[@, (g=2 e)] - m[@, g]))",
+        "n[@, (g e)] = (x[@, (g=2 e)] - m[@, g]) * rsqrt(v[@, g] + 1e-3)",
+        "y[@, d] = n[@, d] * gain[d]",
+    )
     return t
 
 
@@ -93,22 +133,43 @@ def attention(p, r, c):
     heads = [h for h in (1, 2, 3, 4) if c["dim"] % h == 0]
     p.setdefault("heads", r.choice(heads))
     p.setdefault("kv", r.choice([h for h in heads if p["heads"] % h == 0]))
-    p.setdefault("which", r.choice(["causal", "full", "grouped", "encoder", "window", "alibi", "cross" if c["memory"] else "causal"]))
+    p.setdefault(
+        "which",
+        r.choice(
+            [
+                "causal",
+                "full",
+                "grouped",
+                "encoder",
+                "window",
+                "alibi",
+                "cross" if c["memory"] else "causal",
+            ]
+        ),
+    )
     even = c["dim"] // p["heads"] % 2 == 0
     p.setdefault("theta", r.choice([0.0, 100.0]))
     p.setdefault("dropout", r.choice([0.0, 0.0, 0.2]))
     h, theta, drop = p["heads"], p["theta"] if even else 0.0, p["dropout"]
     t = Text(True)
-    kinds = {"causal": f"nn.CausalSelfAttention(dim, {h}, theta = {theta}, dropout = {drop})",
-             "full": f"nn.SelfAttention(dim, {h}, theta = {theta}, dropout = {drop})",
-             "grouped": f"nn.GroupedQueryAttention(dim, {h}, {p['kv']}, theta = {theta}, causal = {str(drop == 0).lower()})",
-             "encoder": f"nn.EncoderBlock(dim, {h}, 7, prenorm = {str(drop == 0).lower()}, dropout = {drop})"}
+    kinds = {
+        "causal": f"nn.CausalSelfAttention(dim, {h}, theta = {theta}, dropout = {drop})",
+        "full": f"nn.SelfAttention(dim, {h}, theta = {theta}, dropout = {drop})",
+        "grouped": f"nn.GroupedQueryAttention(dim, {h}, {p['kv']}, theta = {theta}, causal = {str(drop == 0).lower()})",
+        "encoder": f"nn.EncoderBlock(dim, {h}, 7, prenorm = {str(drop == 0).lower()}, dropout = {drop})",
+    }
     if p["which"] in kinds:
         t.field(f"inner = {kinds[p['which']]}")
         t.line("y = inner(x)")
         return t
-    t.field(f"heads = {h}", *(f"{n} = nn.Heads(dim, heads, dim // heads, init = normal(0.5))" for n in ("wq", "wk", "wv")),
-            "out = Map(dim, dim)")
+    t.field(
+        f"heads = {h}",
+        *(
+            f"{n} = nn.Heads(dim, heads, dim // heads, init = normal(0.5))"
+            for n in ("wq", "wk", "wv")
+        ),
+        "out = Map(dim, dim)",
+    )
     source = "memory" if p["which"] == "cross" else "x"
     t.line("q = wq(x)", f"k = wk({source})", f"v = wv({source})")
     score = "sum(e: q[b, t, h, e] * k[b, s, h, e]) * 0.7"
@@ -116,8 +177,12 @@ def attention(p, r, c):
         score = f"where(s <= t and t - s < 3, {score}, -inf)"
     if p["which"] == "alibi":
         score = f"where(s <= t, {score} - real((t - s) * (h + 1)) * 0.2, -inf)"
-    t.line(f"z[b, h, t, s] = {score}", "a = nn.softmax(z)", "o[b, t, (h e)] = sum(s: a[b, h, t, s] * v[b, s, h, e])",
-           "y = out(o)")
+    t.line(
+        f"z[b, h, t, s] = {score}",
+        "a = nn.softmax(z)",
+        "o[b, t, (h e)] = sum(s: a[b, h, t, s] * v[b, s, h, e])",
+        "y = out(o)",
+    )
     return t
 
 
@@ -129,19 +194,41 @@ def convolution(p, r, c):
     w, s = p["width"], p["dilation"]
     if p["which"] == "full":
         t.field(f"param w[{w}, dim | dim] = normal(0.3)")
-        t.line(f"y[b, t < len, o] = sum(k, i: where(t - {s} * k >= 0, x[b, t - {s} * k, i], 0.0) * w[k, i, o])")
+        t.line(
+            f"y[b, t < len, o] = sum(k, i: where(t - {s} * k >= 0, x[b, t - {s} * k, i], 0.0) * w[k, i, o])"
+        )
         return t
     t.field(f"param w[{w} | dim] = normal(0.5)")
     if p["which"] == "causal":
-        t.line(f"y[b, t < len, d] = sum(k: where(t - {s} * k >= 0, x[b, t - {s} * k, d], 0.0) * w[k, d])")
+        t.line(
+            f"y[b, t < len, d] = sum(k: where(t - {s} * k >= 0, x[b, t - {s} * k, d], 0.0) * w[k, d])"
+        )
     else:
-        t.line(f"y[b, t < len, d] = sum(k: where(t + k - 1 >= 0 and t + k - 1 < len, x[b, t + k - 1, d], 0.0) * w[k, d])")
+        t.line(
+            f"y[b, t < len, d] = sum(k: where(t + k - 1 >= 0 and t + k - 1 < len, x[b, t + k - 1, d], 0.0) * w[k, d])"
+        )
     return t
 
 
 def positions(p, r, c):
     """Along the sequence: sums so far, shifts, maxima, halves, numbers of positions."""
-    p.setdefault("which", r.choice(["cumsum", "average", "shift", "max", "halves", "scale", "pool", "linear", "parity", "reverse"]))
+    p.setdefault(
+        "which",
+        r.choice(
+            [
+                "cumsum",
+                "average",
+                "shift",
+                "max",
+                "halves",
+                "scale",
+                "pool",
+                "linear",
+                "parity",
+                "reverse",
+            ]
+        ),
+    )
     t = Text(True)
     if p["which"] == "cumsum":
         t.line("u = cumsum(x, 1)", "y[b, t, d] = 0.3 * u[b, t, d]")
@@ -149,25 +236,42 @@ def positions(p, r, c):
         t.line("y[b, t < len, d] = sum(s: where(s <= t, x[b, s, d], 0.0)) / real(t + 1)")
     elif p["which"] == "shift":
         t.field("param mix[dim] = uniform(0.1, 0.9)")
-        t.line("u = pad(slice(x, 1, 0, len - 1), 1, 1, 0)", "y[b, t, d] = mix[d] * u[b, t, d] + (1.0 - mix[d]) * x[b, t, d]")
+        t.line(
+            "u = pad(slice(x, 1, 0, len - 1), 1, 1, 0)",
+            "y[b, t, d] = mix[d] * u[b, t, d] + (1.0 - mix[d]) * x[b, t, d]",
+        )
     elif p["which"] == "max":
         t.field("param w[dim] = normal(0.5)")
         t.line("m[b, d] = max(t: x[b, t, d])", "y[b, t, d] = m[b, d] * w[d] + 0.5 * x[b, t, d]")
         t.near.append(f"abs(sum(d, t: where(m[b, d] - x[b, t, d] < {NEAR}, 1.0, 0.0)) - real(dim))")
     elif p["which"] == "halves":
         t.field("param w[dim] = normal(0.5)")
-        t.line("half[c < b, i < (len + 1) // 2, d < dim] = 0.0", "half[c, s // 2, d] += x[c, s, d]",
-               "y[b, s < len, d] = half[b, s // 2, d] * w[d]")
+        t.line(
+            "half[c < b, i < (len + 1) // 2, d < dim] = 0.0",
+            "half[c, s // 2, d] += x[c, s, d]",
+            "y[b, s < len, d] = half[b, s // 2, d] * w[d]",
+        )
     elif p["which"] == "scale":
         t.line("y[b, t, d] = x[b, t, d] * sin(0.5 * real(t) + 0.3 * real(d))")
     elif p["which"] == "pool":
         t.field("param w[dim] = normal(0.5)")
-        t.line("z[b, t] = sum(d: x[b, t, d] * w[d])", "a = nn.softmax(z)", "m[b, d] = sum(t: a[b, t] * x[b, t, d])",
-               "y[b, t, d] = m[b, d] * tanh(x[b, t, d])")
+        t.line(
+            "z[b, t] = sum(d: x[b, t, d] * w[d])",
+            "a = nn.softmax(z)",
+            "m[b, d] = sum(t: a[b, t] * x[b, t, d])",
+            "y[b, t, d] = m[b, d] * tanh(x[b, t, d])",
+        )
     elif p["which"] == "linear":
         t.field("wk = Map(dim, 3)", "wv = Map(dim, 2)", "wq = Map(dim, 3)", "out = Map(2, dim)")
-        t.line("k = wk(x)", "v = wv(x)", "q = wq(x)", "kv[b, t, i, j] = tanh(k[b, t, i]) * v[b, t, j]", "s = cumsum(kv, 1)",
-               "o[b, t, j] = sum(i: q[b, t, i] * s[b, t, i, j]) / real(t + 1)", "y = out(o)")
+        t.line(
+            "k = wk(x)",
+            "v = wv(x)",
+            "q = wq(x)",
+            "kv[b, t, i, j] = tanh(k[b, t, i]) * v[b, t, j]",
+            "s = cumsum(kv, 1)",
+            "o[b, t, j] = sum(i: q[b, t, i] * s[b, t, i, j]) / real(t + 1)",
+            "y = out(o)",
+        )
     elif p["which"] == "parity":
         t.line("y[b, t, d] = where((t + d) % 3 == 0, x[b, t, d], tanh(2.0 * x[b, t, d]))")
     else:
@@ -178,8 +282,28 @@ def positions(p, r, c):
 
 def features(p, r, c):
     """Along the features: groups, products, softmax, maxima, the greatest ones, slices."""
-    p.setdefault("which", r.choice(["shuffle", "blocks", "bilinear", "softmax", "max", "topk", "cumsum", "halves", "experts",
-                                    "codes", "mask", "scalar", "rotate", "means", "logsoftmax"]))
+    p.setdefault(
+        "which",
+        r.choice(
+            [
+                "shuffle",
+                "blocks",
+                "bilinear",
+                "softmax",
+                "max",
+                "topk",
+                "cumsum",
+                "halves",
+                "experts",
+                "codes",
+                "mask",
+                "scalar",
+                "rotate",
+                "means",
+                "logsoftmax",
+            ]
+        ),
+    )
     p.setdefault("half", r.random() < 0.5)
     t, which = Text(c["sequence"]), p["which"]
     if which == "shuffle":
@@ -197,63 +321,125 @@ def features(p, r, c):
     elif which == "max":
         t.field("param w[2] = normal(0.7)")
         t.line("m[@, h] = max(e: x[@, (h=2 e)])", "y[@, (h e)] = x[@, (h=2 e)] - w[h] * m[@, h]")
-        t.near.append(f"abs(sum({t.over}h < 2, e < dim // 2: where(m[{t.at}, h] - x[{t.at}, (h e)] < {NEAR}, 1.0, 0.0)) - "
-                      f"sum({t.over}h < 2: m[{t.at}, h] * 0.0 + 1.0))")
+        t.near.append(
+            f"abs(sum({t.over}h < 2, e < dim // 2: where(m[{t.at}, h] - x[{t.at}, (h e)] < {NEAR}, 1.0, 0.0)) - "
+            f"sum({t.over}h < 2: m[{t.at}, h] * 0.0 + 1.0))"
+        )
     elif which == "topk":
-        t.line("v, at = topk(x, 2)", "y[@, d] = sum(k: where(at[@, k] == d, v[@, k], 0.0)) + 0.1 * x[@, d]")
-        t.near += [f"sum({t.over}d: where(abs(x[{t.at}, d] - v[{t.at}, {k}]) < {NEAR} and at[{t.at}, {k}] != d, 1.0, 0.0))" for k in (0, 1)]
+        t.line(
+            "v, at = topk(x, 2)",
+            "y[@, d] = sum(k: where(at[@, k] == d, v[@, k], 0.0)) + 0.1 * x[@, d]",
+        )
+        t.near += [
+            f"sum({t.over}d: where(abs(x[{t.at}, d] - v[{t.at}, {k}]) < {NEAR} and at[{t.at}, {k}] != d, 1.0, 0.0))"
+            for k in (0, 1)
+        ]
     elif which == "cumsum":
         t.line(f"u = cumsum(x, {2 if c['sequence'] else 1})", "y[@, d] = tanh(u[@, d])")
     elif which == "halves":
-        t.line("a[@, i < dim // 2] = x[@, i]", "g[@, i < dim // 2] = x[@, i + dim // 2]", "u[@, i] = a[@, i] * sigmoid(g[@, i])",
-               f"y = concat(u, a, axis = {2 if c['sequence'] else 1})")
+        t.line(
+            "a[@, i < dim // 2] = x[@, i]",
+            "g[@, i < dim // 2] = x[@, i + dim // 2]",
+            "u[@, i] = a[@, i] * sigmoid(g[@, i])",
+            f"y = concat(u, a, axis = {2 if c['sequence'] else 1})",
+        )
     elif which == "experts":
         t.field("gate = Map(dim, 3)", "param w[3, dim | dim] = normal(0.4)")
-        t.line("z = gate(x)", "a = nn.softmax(z)", "y[@, o] = sum(e, i: a[@, e] * x[@, i] * w[e, i, o])")
+        t.line(
+            "z = gate(x)",
+            "a = nn.softmax(z)",
+            "y[@, o] = sum(e, i: a[@, e] * x[@, i] * w[e, i, o])",
+        )
     elif which == "codes":
         t.field("pick = Map(dim, 5)", "param codes[5 | dim] = normal(0.5)")
-        t.line("z = pick(x)", "best[@] = argmax(c: z[@, c])", "top[@] = max(c: z[@, c])",
-               "y[@, d] = codes[best[@], d] + 0.5 * top[@] * x[@, d]")
-        t.near.append(f"abs(sum({t.over}c: where(top[{t.at}] - z[{t.at}, c] < {NEAR}, 1.0, 0.0)) - "
-                      + (f"sum(t: 1.0 + 0.0 * top[b, t]))" if c["sequence"] else "1.0)"))
+        t.line(
+            "z = pick(x)",
+            "best[@] = argmax(c: z[@, c])",
+            "top[@] = max(c: z[@, c])",
+            "y[@, d] = codes[best[@], d] + 0.5 * top[@] * x[@, d]",
+        )
+        t.near.append(
+            f"abs(sum({t.over}c: where(top[{t.at}] - z[{t.at}, c] < {NEAR}, 1.0, 0.0)) - "
+            + (f"sum(t: 1.0 + 0.0 * top[b, t]))" if c["sequence"] else "1.0)")
+        )
     elif which == "mask":
         t.line("y[@, d] = where(d < dim // 2 or d == dim - 1, tanh(x[@, d]), -x[@, d])")
     elif which == "scalar":
         t.line("y[@, d] = bump(x[@, d]) * real(d + 1) / real(dim)")
     elif which == "rotate":
         t.field("param w[dim] = normal(0.5)")
-        t.line("y[@, d < dim] = w[d] * where(d + 2 < dim, x[@, d + 2], x[@, dim - 1 - d])" if p["half"] else
-               "y[@, d < dim] = w[d] * x[@, dim - 1 - d]")
+        t.line(
+            "y[@, d < dim] = w[d] * where(d + 2 < dim, x[@, d + 2], x[@, dim - 1 - d])"
+            if p["half"]
+            else "y[@, d < dim] = w[d] * x[@, dim - 1 - d]"
+        )
     else:
-        t.line("m[@] = mean(d: x[@, d])", "s[@] = sum(d: square(x[@, d] - m[@]))", "y[@, d] = (x[@, d] - m[@]) / sqrt(1.0 + s[@])")
+        t.line(
+            "m[@] = mean(d: x[@, d])",
+            "s[@] = sum(d: square(x[@, d] - m[@]))",
+            "y[@, d] = (x[@, d] - m[@]) / sqrt(1.0 + s[@])",
+        )
     return t
 
 
-PARTS = {"perceptron": perceptron, "library": library, "norms": norms, "features": features, "attention": attention,
-         "convolution": convolution, "positions": positions}
+PARTS = {
+    "perceptron": perceptron,
+    "library": library,
+    "norms": norms,
+    "features": features,
+    "attention": attention,
+    "convolution": convolution,
+    "positions": positions,
+}
 ALONG = ("attention", "convolution", "positions")  # for sequences only
 
 
 # ---- drawing
 
+
 def draw_block(r, spec):
-    names = [n for n in PARTS if spec["sequence"] or n not in ALONG] + (["attention"] * 2 if spec["sequence"] else [])
-    parts = [{"part": r.choice(names), "residual": r.random() < 0.75, "normed": r.random() < 0.5} for _ in range(r.choice([1, 1, 2, 2, 3]))]
-    return {"parts": parts, "count": r.choice([0, 1, 2, 2, 3, 4]), "nest": r.choice([0, 0, 0, 0, 2]), "twice": r.random() < 0.12,
-            "aux": r.random() < 0.25, "number": r.random() < 0.25}
+    names = [n for n in PARTS if spec["sequence"] or n not in ALONG] + (
+        ["attention"] * 2 if spec["sequence"] else []
+    )
+    parts = [
+        {"part": r.choice(names), "residual": r.random() < 0.75, "normed": r.random() < 0.5}
+        for _ in range(r.choice([1, 1, 2, 2, 3]))
+    ]
+    return {
+        "parts": parts,
+        "count": r.choice([0, 1, 2, 2, 3, 4]),
+        "nest": r.choice([0, 0, 0, 0, 2]),
+        "twice": r.random() < 0.12,
+        "aux": r.random() < 0.25,
+        "number": r.random() < 0.25,
+    }
 
 
 def draw(r):
     """A model; its parts hold what they drew."""
-    spec = {"data": r.choice(["tokens", "tokens", "tokens", "series", "vector", "vector"]), "dim": r.choice([4, 6, 6, 8, 8, 12]),
-            "len": r.choice([3, 4, 5, 6, 8, 8, 9, 12]), "words": r.choice([5, 7, 8, 11, 16, 23]), "batch": r.choice([4, 5, 6, 7, 8, 12]),
-            "inputs": r.choice([2, 3, 5, 8]), "classes": r.choice([2, 3, 5, 8]), "memory": r.random() < 0.25,
-            "positions": r.choice(["none", "table", "learned", "waves"]), "last_norm": r.random() < 0.5,
-            "clip": r.choice([0.0, 0.0, 0.5]), "decay": r.choice([0.0, 0.1]), "metric": r.random() < 0.4, "few": r.random() < 0.5,
-            "seed": r.randrange(1 << 30)}
+    spec = {
+        "data": r.choice(["tokens", "tokens", "tokens", "series", "vector", "vector"]),
+        "dim": r.choice([4, 6, 6, 8, 8, 12]),
+        "len": r.choice([3, 4, 5, 6, 8, 8, 9, 12]),
+        "words": r.choice([5, 7, 8, 11, 16, 23]),
+        "batch": r.choice([4, 5, 6, 7, 8, 12]),
+        "inputs": r.choice([2, 3, 5, 8]),
+        "classes": r.choice([2, 3, 5, 8]),
+        "memory": r.random() < 0.25,
+        "positions": r.choice(["none", "table", "learned", "waves"]),
+        "last_norm": r.random() < 0.5,
+        "clip": r.choice([0.0, 0.0, 0.5]),
+        "decay": r.choice([0.0, 0.1]),
+        "metric": r.random() < 0.4,
+        "few": r.random() < 0.5,
+        "seed": r.randrange(1 << 30),
+    }
     spec["sequence"] = spec["data"] != "vector"
-    losses = {"tokens": ["words", "words", "tied", "tied", "smooth", "classes"], "series": ["classes", "mse", "weighted"],
-              "vector": ["classes", "classes", "mse", "weighted", "balanced"]}
+    losses = {
+        "tokens": ["words", "words", "tied", "tied", "smooth", "classes"],
+        "series": ["classes", "mse", "weighted"],
+        "vector": ["classes", "classes", "mse", "weighted", "balanced"],
+    }
     spec["loss"] = r.choice(losses[spec["data"]])
     spec["pool"] = r.choice(["mean", "first", "last", "max"])
     spec["blocks"] = [draw_block(r, spec) for _ in range(r.choice([1, 1, 2, 2, 3]))]
@@ -278,11 +464,19 @@ def write_part(name, part, r, spec, kinks):
     x = "x[b, len, dim]" if spec["sequence"] else "x[b, dim]"
     memory = f", memory[{x[2:]}" if spec["memory"] else ""
     near = kinks and t.near
-    body = t.lines + ([f"near[b] = {' + '.join(t.near)}"] if near else []) + [f"return {t.result}" + (", near" if near else "")]
+    body = (
+        t.lines
+        + ([f"near[b] = {' + '.join(t.near)}"] if near else [])
+        + [f"return {t.result}" + (", near" if near else "")]
+    )
     size = "dim, len" if spec["sequence"] else "dim"
     fields = "".join(f"  {f}\n" for f in t.fields)
-    return (f"layer {name}({size}) {{\n{fields}  forward({x}{memory}) {{\n" + "".join(f"    {l}\n" for l in body) + "  }\n}\n",
-            bool(t.near))
+    return (
+        f"layer {name}({size}) {{\n{fields}  forward({x}{memory}) {{\n"
+        + "".join(f"    {l}\n" for l in body)
+        + "  }\n}\n",
+        bool(t.near),
+    )
 
 
 def write_block(n, block, r, spec, kinks):
@@ -312,13 +506,20 @@ def write_block(n, block, r, spec, kinks):
     x = f"[b, {'len, ' if spec['sequence'] else ''}dim]"
     arguments = f"x{x}" + (f", memory{x}" if spec["memory"] else "")
     size += ", i" if block["number"] else ""
-    out.append(f"layer Block{n}({size}) {{\n" + "".join(f"  {f}\n" for f in fields) + f"  forward({arguments}) {{\n"
-               + "".join(f"    {l}\n" for l in body) + "  }\n}\n")
+    out.append(
+        f"layer Block{n}({size}) {{\n"
+        + "".join(f"  {f}\n" for f in fields)
+        + f"  forward({arguments}) {{\n"
+        + "".join(f"    {l}\n" for l in body)
+        + "  }\n}\n"
+    )
     if block["nest"] and block["count"]:
         more = [name for name, there in (("aux", aux), ("near", near)) if there]
-        out.append(f"layer Outer{n}({size}) {{\n  inner = stack j < {block['nest']} of Block{n}({size.replace(', i', ', j')})\n"
-                   f"  forward({arguments}) {{\n    {', '.join(['y'] + more)} = inner(x{memory})\n"
-                   f"    return {', '.join(['y'] + more)}\n  }}\n}}\n")
+        out.append(
+            f"layer Outer{n}({size}) {{\n  inner = stack j < {block['nest']} of Block{n}({size.replace(', i', ', j')})\n"
+            f"  forward({arguments}) {{\n    {', '.join(['y'] + more)} = inner(x{memory})\n"
+            f"    return {', '.join(['y'] + more)}\n  }}\n}}\n"
+        )
     return out, bool(near)
 
 
@@ -332,10 +533,16 @@ def write_blocks(r, spec, kinks):
         texts += out
         nested = block["nest"] and block["count"]
         name = f"{'Outer' if nested else 'Block'}{n}({size}{', i' if block['number'] and block['count'] else ', 1' if block['number'] else ''})"
-        fields.append(f"b{n} = " + (f"stack i < {block['count']} of " if block["count"] else "") + name)
+        fields.append(
+            f"b{n} = " + (f"stack i < {block['count']} of " if block["count"] else "") + name
+        )
         index = ("l, " if block["count"] else "") + ("j, " if nested else "")
         for run in range(2 if block["twice"] else 1):
-            results = ["x"] + ([f"a{n}{run}"] if block["aux"] else []) + ([f"k{n}{run}"] if kinked else [])
+            results = (
+                ["x"]
+                + ([f"a{n}{run}"] if block["aux"] else [])
+                + ([f"k{n}{run}"] if kinked else [])
+            )
             body.append(f"{', '.join(results)} = b{n}(x{memory})")
             total = f"sum({index[:-2]}: {{}}[{index}b])" if index else "{}[b]"
             aux += [total.format(f"a{n}{run}")] if block["aux"] else []
@@ -353,8 +560,14 @@ def write_start(spec):
             fields.append("wpe = nn.Embedding(len, dim, init = normal(0.3))")
             body.append("x[b, t, d] = x[b, t, d] + wpe.weight[t, d]")
         elif spec["positions"] != "none":
-            fields.append("wpe = " + ("nn.LearnedPositions(len + 1, dim, init = normal(0.3))" if spec["positions"] == "learned"
-                                      else "nn.SinusoidalPositions(dim, theta = 50.0)"))
+            fields.append(
+                "wpe = "
+                + (
+                    "nn.LearnedPositions(len + 1, dim, init = normal(0.3))"
+                    if spec["positions"] == "learned"
+                    else "nn.SinusoidalPositions(dim, theta = 50.0)"
+                )
+            )
             body.append("x = wpe(x)")
     else:
         fields.append("enter = Map(inputs, dim)")
@@ -379,10 +592,17 @@ def write_loss(spec, aux):
     elif kind == "tied":
         body.append("logits[b, t, c] = sum(d: x[b, t, d] * wte.weight[c, d])")
     else:
-        pools = {"mean": "mean(t: x[b, t, d])", "first": "x[b, 0, d]", "last": "x[b, len - 1, d]", "max": "max(t: x[b, t, d])"}
+        pools = {
+            "mean": "mean(t: x[b, t, d])",
+            "first": "x[b, 0, d]",
+            "last": "x[b, len - 1, d]",
+            "max": "max(t: x[b, t, d])",
+        }
         body.append(f"pooled[b, d] = {pools[spec['pool']]}" if spec["sequence"] else "pooled = x")
         if spec["sequence"] and spec["pool"] == "max":
-            near.append(f"abs(sum(d, t: where(pooled[b, d] - x[b, t, d] < {NEAR}, 1.0, 0.0)) - real(dim))")
+            near.append(
+                f"abs(sum(d, t: where(pooled[b, d] - x[b, t, d] < {NEAR}, 1.0, 0.0)) - real(dim))"
+            )
         fields.append("head = Map(dim, classes)")
         body.append("logits = head(pooled)")
     extra = f" + mean(b: 0.1 * ({' + '.join(aux)}))" if aux else ""
@@ -390,18 +610,30 @@ def write_loss(spec, aux):
     if kind == "mse":
         body.append(f"loss = nn.mse(logits, goals){extra}")
     elif kind == "weighted":
-        body += ["w[b] = abs(goals[b, 0]) + 0.1", f"loss = sum(b, c: w[b] * square(tanh(logits[b, c]) - goals[b, c])) / sum(b: w[b]){extra}"]
+        body += [
+            "w[b] = abs(goals[b, 0]) + 0.1",
+            f"loss = sum(b, c: w[b] * square(tanh(logits[b, c]) - goals[b, c])) / sum(b: w[b]){extra}",
+        ]
     elif kind == "balanced":
-        body += ["count[c < classes] = sum(b: where(targets[b] == c, 1.0, 0.0))", "l = nn.log_softmax(logits)",
-                 f"loss = mean(b: where(targets[b] >= 0, -l[b, targets[b]] / (1.0 + count[targets[b]]), 0.0)){extra}"]
+        body += [
+            "count[c < classes] = sum(b: where(targets[b] == c, 1.0, 0.0))",
+            "l = nn.log_softmax(logits)",
+            f"loss = mean(b: where(targets[b] >= 0, -l[b, targets[b]] / (1.0 + count[targets[b]]), 0.0)){extra}",
+        ]
     elif kind == "smooth":
-        body += ["l = nn.log_softmax(logits)", "valid = sum(b, t: where(targets[b, t] >= 0, 1.0, 0.0))",
-                 "part[b, t] = where(targets[b, t] >= 0, -0.9 * l[b, t, targets[b, t]] - 0.1 * mean(c: l[b, t, c]), 0.0)",
-                 f"loss = sum(b, t: part[b, t]) / valid{extra}"]
+        body += [
+            "l = nn.log_softmax(logits)",
+            "valid = sum(b, t: where(targets[b, t] >= 0, 1.0, 0.0))",
+            "part[b, t] = where(targets[b, t] >= 0, -0.9 * l[b, t, targets[b, t]] - 0.1 * mean(c: l[b, t, c]), 0.0)",
+            f"loss = sum(b, t: part[b, t]) / valid{extra}",
+        ]
     else:
         body.append(f"loss = nn.cross_entropy(logits, targets){extra}")
     if spec["metric"] and kind not in ("mse", "weighted"):
-        body += [f"best[{at}] = argmax(c: logits[{at}, c])", f"right[{at}] = where(best[{at}] == targets[{at}], 1.0, 0.0)"]
+        body += [
+            f"best[{at}] = argmax(c: logits[{at}, c])",
+            f"right[{at}] = where(best[{at}] == targets[{at}], 1.0, 0.0)",
+        ]
     elif spec["metric"]:
         body.append("right[b] = mean(c: abs(logits[b, c]))")
     body.append("return loss")
@@ -409,10 +641,16 @@ def write_loss(spec, aux):
 
 
 def data_arguments(spec):
-    first = {"tokens": "tokens[b, len]: int", "series": "given[b, len, inputs]", "vector": "given[b, inputs]"}[spec["data"]]
+    first = {
+        "tokens": "tokens[b, len]: int",
+        "series": "given[b, len, inputs]",
+        "vector": "given[b, inputs]",
+    }[spec["data"]]
     if spec["loss"] in ("mse", "weighted"):
         return first, "goals[b, classes]"
-    return first, "targets[b, len]: int" if spec["loss"] in ("words", "tied", "smooth") else "targets[b]: int"
+    return first, (
+        "targets[b, len]: int" if spec["loss"] in ("words", "tied", "smooth") else "targets[b]: int"
+    )
 
 
 def source(spec, kinks, r=None):
@@ -425,21 +663,39 @@ def source(spec, kinks, r=None):
     metrics = []
     if spec["metric"]:
         wide = spec["loss"] in ("words", "tied", "smooth")
-        metrics.append("metric right = " + ("mean(b, t: right[b, t])" if wide else "mean(b: right[b])"))
+        metrics.append(
+            "metric right = " + ("mean(b, t: right[b, t])" if wide else "mean(b: right[b])")
+        )
     if kinks and near:
         last.insert(len(last) - 1, f"near[b] = {' + '.join(near)}")
         metrics.append("metric near = mean(b: near[b])")
     a, b = data_arguments(spec)
-    sizes = (f"dim = {spec['dim']}, len = {spec['len']}, words = {spec['words']}, inputs = {spec['inputs']}, "
-             f"classes = {spec['classes']}")
+    sizes = (
+        f"dim = {spec['dim']}, len = {spec['len']}, words = {spec['words']}, inputs = {spec['inputs']}, "
+        f"classes = {spec['classes']}"
+    )
     names = [x.split("[")[0] for x in (a, b)]
-    train = [f'data = arrays({names[0]} = "{names[0]}.npy", {names[1]} = "{names[1]}.npy")', f"batch = {spec['batch']}", "steps = 10",
-             f"optimizer = adamw(lr = {eq.RATE}, eps = 1e-4, weight_decay = {spec['decay']})", f"clip = {spec['clip']}",
-             f"seed = {spec['seed'] % 1000}"] + metrics
-    return ("use nn\n\n" + MAP + "\n" + "\n".join(layers) + f"\nmodel M({sizes}) {{\n"
-            + "".join(f"  {f}\n" for f in first_fields + fields + last_fields) + f"  loss({a}, {b}) {{\n"
-            + "".join(f"    {l}\n" for l in first + body + last) + "  }\n}\n\ntrain M {\n"
-            + "".join(f"  {l}\n" for l in train) + "}\n")
+    train = [
+        f'data = arrays({names[0]} = "{names[0]}.npy", {names[1]} = "{names[1]}.npy")',
+        f"batch = {spec['batch']}",
+        "steps = 10",
+        f"optimizer = adamw(lr = {eq.RATE}, eps = 1e-4, weight_decay = {spec['decay']})",
+        f"clip = {spec['clip']}",
+        f"seed = {spec['seed'] % 1000}",
+    ] + metrics
+    return (
+        "use nn\n\n"
+        + MAP
+        + "\n"
+        + "\n".join(layers)
+        + f"\nmodel M({sizes}) {{\n"
+        + "".join(f"  {f}\n" for f in first_fields + fields + last_fields)
+        + f"  loss({a}, {b}) {{\n"
+        + "".join(f"    {l}\n" for l in first + body + last)
+        + "  }\n}\n\ntrain M {\n"
+        + "".join(f"  {l}\n" for l in train)
+        + "}\n"
+    )
 
 
 def write_data(spec, folder, r):
@@ -455,16 +711,28 @@ def write_data(spec, folder, r):
 
     def ints(top, skip, *shape):
         each = shape[1] if len(shape) > 1 else 1
-        values = [r.randrange(top) if not (skip and spec["few"] and (i // each) % batch) else -100 for i in range(shape[0] * each)]
+        values = [
+            r.randrange(top) if not (skip and spec["few"] and (i // each) % batch) else -100
+            for i in range(shape[0] * each)
+        ]
         if skip:
-            values = [-100 if v >= 0 and i % each and r.random() < 0.2 else v for i, v in enumerate(values)]
+            values = [
+                -100 if v >= 0 and i % each and r.random() < 0.2 else v
+                for i, v in enumerate(values)
+            ]
         return shape, "<i4", struct.pack(f"<{len(values)}i", *values)
 
     wide = spec["loss"] in ("words", "tied", "smooth")
-    made = {"tokens": lambda: ints(spec["words"], False, n, spec["len"]),
-            "given": lambda: reals(*((n, spec["len"], spec["inputs"]) if spec["sequence"] else (n, spec["inputs"]))),
-            "goals": lambda: reals(n, spec["classes"]),
-            "targets": lambda: ints(spec["words"], True, n, spec["len"]) if wide else ints(spec["classes"], True, n)}
+    made = {
+        "tokens": lambda: ints(spec["words"], False, n, spec["len"]),
+        "given": lambda: reals(
+            *((n, spec["len"], spec["inputs"]) if spec["sequence"] else (n, spec["inputs"]))
+        ),
+        "goals": lambda: reals(n, spec["classes"]),
+        "targets": lambda: (
+            ints(spec["words"], True, n, spec["len"]) if wide else ints(spec["classes"], True, n)
+        ),
+    }
     for name in (first, second):
         shape, descr, raw = made[name]()
         eq.npy(f"{folder}/{name}.npy", descr, shape, raw)

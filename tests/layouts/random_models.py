@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 """Trains random models in fp64 in drawn layouts and compares each with one rank.
 
-    tests/layouts/random_models.py --dtc build/bin/dtc                      # 200 models x 10 layouts
+    tests/layouts/random_models.py --dtc build/bin/dtc  # 200 models x 10 layouts
     tests/layouts/random_models.py --dtc build/bin/dtc --models 3 --layouts 3 --seed 5
-    tests/layouts/random_models.py --dtc build/bin/dtc --model 17 --seed 5   # model 17 of the seed's alone
-    tests/layouts/random_models.py --dtc build/bin/dtc --found --models 0   # what failed once, and must not again
+    tests/layouts/random_models.py --dtc build/bin/dtc --model 17 --seed 5  # model 17 of the seed's alone
+    tests/layouts/random_models.py --dtc build/bin/dtc --found --models 0  # what failed once, and must not again
 
-models.py draws them, equality.py has the criterion. A model that comes within 1e-6 of a kink in its three steps, or
-whose loss is not finite, is drawn again; both are counted. Layouts that dtc refuses are counted by what it says, and
-others taken. A failure is reduced, by taking parts of the model away and degrees of the layout down, and
-printed with the command that repeats it. A pair of (axis, zero, schedule, kind of microbatch count) that no layout
-had is an error of a run of 50 models or more.
+models.py draws them, equality.py has the criterion. A model that comes within 1e-6 of a kink in its
+three steps, or whose loss is not finite, is drawn again; both are counted. Layouts that dtc refuses
+are counted by what it says, and others taken. A failure is reduced, by taking parts of the model
+away and degrees of the layout down, and printed with the command that repeats it. A pair of (axis,
+zero, schedule, kind of microbatch count) that no layout had is an error of a run of 50 models or
+more.
 """
+
 import argparse
 import concurrent.futures
 import copy
@@ -29,7 +31,9 @@ import models
 
 
 def arguments():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--dtc", required=True)
     p.add_argument("--models", type=int, default=200)
     p.add_argument("--layouts", type=int, default=10, help="of each model")
@@ -40,7 +44,9 @@ def arguments():
     p.add_argument("--layout", help="a layout as a failure prints it")
     p.add_argument("--found", action="store_true", help="the cases of tests/layouts/found first")
     p.add_argument("--jobs", type=int, default=1)
-    p.add_argument("--seconds", type=float, default=float("inf"), help="begin no model after so long")
+    p.add_argument(
+        "--seconds", type=float, default=float("inf"), help="begin no model after so long"
+    )
     p.add_argument("--tries", type=int, default=60, help="at most so many runs to reduce a failure")
     p.add_argument("--keep", action="store_true", help="keep the folder")
     return p.parse_args()
@@ -65,8 +71,16 @@ class Case:
         self.near = self.named("near", few, 0)
 
     def named(self, name, few, heads):
-        return eq.Model(name, f"{self.runner.folder}/{name}.dt", batch=self.spec["batch"], few=few, local=self.spec["local"],
-                        heads=heads, clip=self.spec["clip"], arguments=["--no-shuffle"] if few else [])
+        return eq.Model(
+            name,
+            f"{self.runner.folder}/{name}.dt",
+            batch=self.spec["batch"],
+            few=few,
+            local=self.spec["local"],
+            heads=heads,
+            clip=self.spec["clip"],
+            arguments=["--no-shuffle"] if few else [],
+        )
 
     def base_of(self, l):
         """One rank's run; statistics of a microbatch are those of equal microbatches."""
@@ -88,22 +102,29 @@ class Case:
 
 # ---- reducing
 
+
 def smaller_specs(spec):
     """Specs with less in them."""
     for n, block in enumerate(spec["blocks"]):
+
         def changed(**fields):
             s = copy.deepcopy(spec)
             s["blocks"][n].update(fields)
             return s
+
         if len(spec["blocks"]) > 1:
             s = copy.deepcopy(spec)
             del s["blocks"][n]
             yield s
         for k in range(len(block["parts"])):
             if len(block["parts"]) > 1:
-                yield changed(parts=block["parts"][:k] + block["parts"][k + 1:])
+                yield changed(parts=block["parts"][:k] + block["parts"][k + 1 :])
             if block["parts"][k]["normed"]:
-                yield changed(parts=[dict(p, normed=p["normed"] and i != k) for i, p in enumerate(block["parts"])])
+                yield changed(
+                    parts=[
+                        dict(p, normed=p["normed"] and i != k) for i, p in enumerate(block["parts"])
+                    ]
+                )
         for name in ("twice", "aux", "number", "nest"):
             if block[name]:
                 yield changed(**{name: 0 if name == "nest" else False})
@@ -125,8 +146,11 @@ def smaller_layouts(l):
         if l[axis] > 1:
             for d in (1, 2):
                 if d < l[axis] and l[axis] % d == 0:
-                    yield dict(l, **{axis: d, "ranks": l["ranks"] * d // l[axis], "group": 0},
-                               sequence=l["sequence"] and (axis != "tp" or d > 1))
+                    yield dict(
+                        l,
+                        **{axis: d, "ranks": l["ranks"] * d // l[axis], "group": 0},
+                        sequence=l["sequence"] and (axis != "tp" or d > 1),
+                    )
     dp = eq.data_ranks(l)
     if dp > 1:
         yield dict(l, ranks=l["ranks"] // dp, group=0)
@@ -170,12 +194,16 @@ def reduce(runner, spec, l, tries):
 
 # ---- one model
 
+
 def report(runner, spec, l, tries, dtc):
     """What to print of a failure."""
     runner.log.clear()
     s, m, said = reduce(runner, spec, l, tries)
     again = f"tests/layouts/random_models.py --dtc {dtc} --layout \"{eq.tell(m)}\" --spec '{json.dumps(s)}'"
-    return f"  reduced: {said or 'no smaller one fails'}\n  layout: {eq.tell(m)}\n  again: {again}\n" + models.source(s, False)
+    return (
+        f"  reduced: {said or 'no smaller one fails'}\n  layout: {eq.tell(m)}\n  again: {again}\n"
+        + models.source(s, False)
+    )
 
 
 def draw_case(runner, seed, number):
@@ -200,11 +228,19 @@ def run_model(dtc, folder, seed, number, ranks, layouts, tries):
         case, redrawn = draw_case(runner, seed, number)
     except (eq.Failed, eq.Refused) as e:
         return None, [(eq.ONE, "failed", f"{e}\n    " + "\n    ".join(runner.log))], {}
-    legal = [l for l in eq.layouts(case.model.batch, ranks, ("tp", "pp", "cp") if case.spec["sequence"] else ("tp", "pp"))
-             if l["ranks"] > 1 or l["zero"] or l["micro"] != case.model.batch]
+    legal = [
+        l
+        for l in eq.layouts(
+            case.model.batch, ranks, ("tp", "pp", "cp") if case.spec["sequence"] else ("tp", "pp")
+        )
+        if l["ranks"] > 1 or l["zero"] or l["micro"] != case.model.batch
+    ]
     r, seen = random.Random(f"{seed} {number} layouts"), set()
     while ran < layouts and len(out) < 5 * layouts:
-        l = max(r.sample(legal, min(30, len(legal))), key=lambda x: len(eq.pairs(x, case.model.batch) - seen))
+        l = max(
+            r.sample(legal, min(30, len(legal))),
+            key=lambda x: len(eq.pairs(x, case.model.batch) - seen),
+        )
         runner.log = []
         try:
             out.append((l, "passed", case.differs(l)))
@@ -217,7 +253,9 @@ def run_model(dtc, folder, seed, number, ranks, layouts, tries):
             ran += 1
         except eq.Failed as e:
             said = f"{e}\n    " + "\n    ".join(runner.log)
-            out.append((l, "failed", f"{eq.tell(l)}\n  {said}\n{report(runner, case.spec, l, tries, dtc)}"))
+            out.append(
+                (l, "failed", f"{eq.tell(l)}\n  {said}\n{report(runner, case.spec, l, tries, dtc)}")
+            )
             break
     shutil.rmtree(runner.folder)
     return case.model, out, redrawn
@@ -272,7 +310,9 @@ def run_all(o, folder, totals):
         for number in [o.model] if o.model is not None else range(o.models):
             if time.time() > end:
                 break
-            waiting[pool.submit(run_model, o.dtc, folder, o.seed, number, o.ranks, o.layouts, o.tries)] = number
+            waiting[
+                pool.submit(run_model, o.dtc, folder, o.seed, number, o.ranks, o.layouts, o.tries)
+            ] = number
             if len(waiting) > o.jobs:
                 collect(concurrent.futures.wait(waiting, return_when="FIRST_COMPLETED")[0])
         collect(list(concurrent.futures.as_completed(waiting)))
@@ -293,7 +333,9 @@ def run_one(o, folder):
 def main():
     o = arguments()
     o.dtc = os.path.abspath(o.dtc)
-    folder = tempfile.mkdtemp(prefix="models-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+    folder = tempfile.mkdtemp(
+        prefix="models-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    )
     totals = Totals()
     try:
         if o.spec:
@@ -311,10 +353,14 @@ def main():
     totals.coverage.table()
     for what, n in sorted(totals.refused.items()):
         print(f"refused, {what}: {n}")
-    c, missed = totals.counts, totals.coverage.missed() if o.model is None and o.models >= 50 else []
+    c, missed = totals.counts, (
+        totals.coverage.missed() if o.model is None and o.models >= 50 else []
+    )
     again = ", ".join(f"{n} {why}" for why, n in sorted(totals.redrawn.items())) or "none"
-    print(f"seed {o.seed}: {totals.models} models, {c['passed']} layouts passed, {c['failed']} failed, {c['refused']} refused; drawn "
-          f"again: {again}; the largest difference is {totals.worst[0]:.3g} of what is allowed ({totals.worst[1]})")
+    print(
+        f"seed {o.seed}: {totals.models} models, {c['passed']} layouts passed, {c['failed']} failed, {c['refused']} refused; drawn "
+        f"again: {again}; the largest difference is {totals.worst[0]:.3g} of what is allowed ({totals.worst[1]})"
+    )
     if missed:
         print("not met:", *(f"{a[1]} x {b[1]}" for a, b in missed), sep="\n  ")
     sys.exit(1 if c["failed"] or not c["passed"] or missed else 0)
