@@ -138,16 +138,26 @@ static void make_weights(Parts *p, Str name) {
   for (uint32_t i = 0; i < p->saved.n; i++) g->value.at[p->saved.at[i]].role = ROLE_IN;
 }
 
-// Arguments that the function does not mention are dropped, but for carried ones.
-static void drop_unused(Parts *p, const Call *call, Id fn, bool weights) {
-  Module *m = p->m;
-  Fn *g = &m->fn.at[fn];
-  const Fn *f = &m->fn.at[p->whole];
+static bool *mentioned(Module *m, const Fn *g) {
   bool *used = NEWN(m->arena, bool, g->value.n + 1);
   Marks x = {NULL, used, false};
   for (uint32_t i = 0; i < g->stmt.n; i++) {
     stmt_uses(m, g, &g->stmt.at[i], want, &x);
     stmt_defines(m, &g->stmt.at[i], want, &x);
+  }
+  return used;
+}
+
+// Arguments that the function does not mention are dropped, but for carried ones. What nothing is
+// added to in either half stays zero by the first.
+static void drop_unused(Parts *p, const Call *call, Id fn, bool weights) {
+  Module *m = p->m;
+  Fn *g = &m->fn.at[fn];
+  const Fn *f = &m->fn.at[p->whole];
+  bool *used = mentioned(m, g), *whole = mentioned(m, f);
+  for (uint32_t i = 0; i < f->arg.n; i++) {
+    Id v = f->arg.at[i];
+    if (!weights && f->value.at[v].role == ROLE_INOUT && !whole[v]) used[v] = true;
   }
   g->arg.at = NULL;
   g->arg.n = g->arg.cap = 0;
