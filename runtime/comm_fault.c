@@ -7,11 +7,14 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 const char *const dt_op_name[DT_OP_KINDS] = {"all_reduce", "reduce_scatter", "all_gather",
                                              "all_to_all", "broadcast",      "send",
                                              "recv",       "barrier"};
+
+int dt_comm_linger_ms;
 
 typedef struct {
   char *at;
@@ -65,6 +68,49 @@ uint64_t dt_op_hash(const DtOp *op) {
   return h;
 }
 
+static void copy_words(char *to, size_t n, const char *from) {
+  size_t length = from ? strlen(from) : 0;
+  if (length >= n) length = n - 1;
+  if (length) memcpy(to, from, length);
+  to[length] = 0;
+}
+
+void dt_doing_operation(DtDoing *d, const DtOp *op) {
+  d->kind = -1;
+  if (!op) return;
+  copy_words(d->what, sizeof d->what, op->note.what);
+  copy_words(d->source, sizeof d->source, op->note.source);
+  copy_words(d->axes, sizeof d->axes, op->g->axes);
+  d->layer = op->note.layer;
+  d->bytes = op->count * (int64_t)dt_op_size(op->type);
+  d->step = op->step;
+  d->micro = op->micro;
+  d->kind = (int)op->kind;
+}
+
+void dt_doing_activity(DtDoing *d) {
+  copy_words(d->activity, sizeof d->activity, dt_activity_now());
+  if (d->kind < 0) d->step = dt_comm_at_step();
+}
+
+void dt_doing_text(char *text, size_t n, const DtDoing *doing) {
+  DtDoing d = *doing;
+  d.what[sizeof d.what - 1] = d.source[sizeof d.source - 1] = 0;
+  d.axes[sizeof d.axes - 1] = d.activity[sizeof d.activity - 1] = 0;
+  Text t = {text, 0, n};
+  if (d.kind >= 0 && d.kind < DT_OP_KINDS) {
+    add(&t, "it was last seen in %s%s%s", dt_op_name[d.kind], d.what[0] ? " of " : "", d.what);
+    if (d.layer >= 0) add(&t, ", layer %lld", (long long)d.layer);
+    add(&t, " (%lld bytes over %s)", (long long)d.bytes, d.axes);
+  } else {
+    add(&t, "it was last seen at %s", d.activity);
+  }
+  if (d.step > 0) add(&t, ", step %lld", (long long)d.step);
+  if (d.kind >= 0 && d.kind < DT_OP_KINDS && d.micro >= 0)
+    add(&t, ", microbatch %lld", (long long)d.micro);
+  if (d.kind >= 0 && d.kind < DT_OP_KINDS && d.source[0]) add(&t, ", %s", d.source);
+}
+
 void dt_comm_end(int status, const char *format, ...) {
   // One write, so that what the ranks say does not mix.
   char line[3000];
@@ -90,5 +136,8 @@ void dt_comm_end(int status, const char *format, ...) {
     if (w <= 0) break;
     done += (size_t)w;
   }
+  if (dt_comm_linger_ms)
+    nanosleep(&(struct timespec){dt_comm_linger_ms / 1000, dt_comm_linger_ms % 1000 * 1000000L},
+              NULL);
   _exit(status);
 }

@@ -78,7 +78,23 @@ _Noreturn void dt_comm_end(int status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 // "all_reduce of wte.weight (1024 bytes over dp: ranks 0 2), step 3, gpt2.dt:14"
 void dt_op_text(char *text, size_t n, const DtOp *op);
+// Milliseconds between those words and the end: on several machines the launcher ends all ranks
+// when the first has gone, and others that find out at about the same time are to have their say.
+extern int dt_comm_linger_ms;
 // Members at different operations differ in this. Send and receive are one.
 uint64_t dt_op_hash(const DtOp *op);
+
+// What a rank is at, in words of its own: other processes do not have its strings. Written without
+// a lock and read only to be told to people.
+typedef struct DtDoing {
+  int kind; // DtOpKind, or -1: nothing
+  int64_t layer, bytes, step, micro;
+  char what[72], source[48], axes[24];
+  char activity[48]; // of the thread that runs the steps
+} DtDoing;
+void dt_doing_operation(DtDoing *d, const DtOp *op); // NULL: none
+void dt_doing_activity(DtDoing *d);                  // what this process is at, besides
+// "it was last seen in all_reduce of wte.weight (1024 bytes over dp), step 3, gpt2.dt:14"
+void dt_doing_text(char *text, size_t n, const DtDoing *d);
 
 #endif

@@ -21,15 +21,6 @@ enum {
 typedef enum DtRankState { DT_RANK_STARTING, DT_RANK_RUNNING, DT_RANK_LEFT } DtRankState;
 typedef enum DtVerdictKind { DT_LOST = 1, DT_SILENT, DT_LATE, DT_GONE, DT_CYCLE } DtVerdictKind;
 
-// What a rank is at, in words of its own: other processes do not have its strings. Written without
-// a lock and read only to be told to people.
-typedef struct DtDoing {
-  int kind; // DtOpKind, or -1: nothing
-  int64_t layer, bytes, step;
-  char what[72], source[48], axes[24];
-  char activity[48]; // of the thread that runs the steps
-} DtDoing;
-
 typedef struct DtShmRank {
   _Alignas(128) atomic_uint beat; // changes several times a second while the process runs
   atomic_int state;               // DtRankState

@@ -27,45 +27,13 @@ enum { LEAST_LOOKS = 16, MOST_LOOKS = 2000, DOOMED_MS = 2000 };
 static int looks = LEAST_LOOKS, most_looks;
 static int64_t doomed; // nanoseconds: when a verdict met this rank outside operations, or 0
 
-static void copy_words(char *to, size_t n, const char *from) {
-  size_t length = from ? strlen(from) : 0;
-  if (length >= n) length = n - 1;
-  if (length) memcpy(to, from, length);
-  to[length] = 0;
-}
-
 static _Noreturn void tell(int verdict);
 
 void dt_shm_publish(const DtOp *op) {
   DtDoing *d = &dt_shm.rank[dt_shm.me].doing;
   dt_shm_beat();
   if (op && doomed) tell(atomic_load(&dt_shm.head->verdict));
-  if (!op) {
-    d->kind = -1;
-    return;
-  }
-  copy_words(d->what, sizeof d->what, op->note.what);
-  copy_words(d->source, sizeof d->source, op->note.source);
-  copy_words(d->axes, sizeof d->axes, op->g->axes);
-  d->layer = op->note.layer;
-  d->bytes = op->count * (int64_t)dt_op_size(op->type);
-  d->step = op->step;
-  d->kind = (int)op->kind;
-}
-
-// What a rank says of itself, in a message of another.
-static void last_seen(char *text, size_t n, int rank) {
-  DtDoing d = dt_shm.rank[rank].doing;
-  d.what[sizeof d.what - 1] = d.source[sizeof d.source - 1] = 0;
-  d.axes[sizeof d.axes - 1] = d.activity[sizeof d.activity - 1] = 0;
-  char layer[40] = "", step[40] = "";
-  if (d.layer >= 0) snprintf(layer, sizeof layer, ", layer %lld", (long long)d.layer);
-  if (d.step > 0) snprintf(step, sizeof step, ", step %lld", (long long)d.step);
-  if (d.kind >= 0 && d.kind < DT_OP_KINDS)
-    snprintf(text, n, "it was last seen in %s of %s%s (%lld bytes over %s)%s%s%s",
-             dt_op_name[d.kind], d.what, layer, (long long)d.bytes, d.axes, step,
-             d.source[0] ? ", " : "", d.source);
-  else snprintf(text, n, "it was last seen at %s%s", d.activity, step);
+  dt_doing_operation(d, op);
 }
 
 // How its process ended, where the parent knows: it does so at once if it is not busy.
@@ -86,7 +54,7 @@ static void how_ended(char *text, size_t n, int rank) {
 static _Noreturn void tell(int verdict) {
   int rank = (verdict & 0xffff) - 1;
   char seen[400], ended[100];
-  last_seen(seen, sizeof seen, rank);
+  dt_doing_text(seen, sizeof seen, &dt_shm.rank[rank].doing);
   if (rank == dt_shm.me && verdict >> 16 != DT_CYCLE)
     dt_comm_end(DT_EXIT_PEER,
                 "the other ranks have given up this one, for which they waited too long");
@@ -154,8 +122,7 @@ static void feel_pulse(void) {
 void dt_shm_look(void) {
   DtDoing *d = &dt_shm.rank[dt_shm.me].doing;
   dt_shm_beat();
-  copy_words(d->activity, sizeof d->activity, dt_activity_now());
-  if (d->kind < 0) d->step = dt_comm_at_step();
+  dt_doing_activity(d);
   look_at_lines();
   feel_pulse();
   int verdict = atomic_load(&dt_shm.head->verdict);

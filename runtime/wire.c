@@ -7,7 +7,6 @@
 #include "runtime/wire.h"
 
 #include "runtime/comm_op.h"
-#include "runtime/mpi/plugin.h"
 #include "runtime/signals.h"
 #include "runtime/trace.h"
 
@@ -28,7 +27,9 @@ enum {
   SHORT_SLEEP = 50000,  // nanoseconds; Open MPI makes progress only when it is looked at
   LONG_SLEEP = 1000000, // after LONG_LOOKS of the short ones
   LONG_LOOKS = 2000,
-  NOTICE_MS = 1500 // after a signal, a wait that lasts so long is told
+  NOTICE_MS = 1500, // after a signal, a wait that lasts so long is told
+  DOOMED_SECONDS = 2,
+  LINGER_MS = 1500 // others find out at about the same time: they look as often
 };
 
 #ifndef DT_PLUGIN_FOLDERS // where dtc is built or installed
@@ -101,36 +102,62 @@ static void name_peers(char *text, size_t n, const Batch *b) {
   }
 }
 
+static _Noreturn void end_silent(int rank) {
+  char seen[400];
+  dt_beat_text(seen, sizeof seen, rank);
+  dt_comm_end(DT_EXIT_PEER,
+              "rank %d has been silent for more than %.4g s, as if it were stopped or lost: %s",
+              rank, dt_comm_limit(), seen);
+}
+
+// After a signal the launcher may end this process soon, perhaps because a rank was lost.
+static void notice(const char *peers) {
+  char what[800], silent[80] = "";
+  int rank = dt_beat_silent(NOTICE_MS * 1e-3);
+  dt_op_text(what, sizeof what, op);
+  if (rank >= 0)
+    snprintf(silent, sizeof silent, "; rank %d has been silent for %.1f s", rank,
+             dt_beat_still(rank));
+  dt_note("rank %d: got %s, and waits for rank%s%s in %s%s", dt_world.rank,
+          dt_signal_name(dt_stop_signal()), strchr(peers + 1, ' ') ? "s" : "", peers, what, silent);
+}
+
 // Called now and then in a wait that has lasted `waited` seconds.
 static void be_patient(const Batch *b, double waited, bool *noticed) {
-  char peers[200], what[800];
+  char peers[200], seen[400];
   if (dt_comm_leaving()) pthread_exit(NULL);
+  int silent = dt_beat_silent(dt_comm_limit()), first = b->peer[0];
+  if (silent >= 0) end_silent(silent);
   name_peers(peers, sizeof peers, b);
+  for (int i = 0; i < b->n; i++)
+    if (dt_beat_left(b->peer[i]))
+      dt_comm_end(DT_EXIT_PEER, "rank %d has left while others still need it", b->peer[i]);
+  dt_beat_text(seen, sizeof seen, first);
   if (waited > dt_comm_late_limit())
-    dt_comm_end(DT_EXIT_PEER, "nothing came for %.4g s from or to rank%s%s", waited,
-                strchr(peers + 1, ' ') ? "s" : "", peers);
-  // After a signal the launcher may end this process soon, perhaps because a rank was lost.
+    dt_comm_end(DT_EXIT_PEER, "nothing came for %.4g s from or to rank%s%s, of rank %d: %s", waited,
+                strchr(peers + 1, ' ') ? "s" : "", peers, first, seen);
   if (!*noticed && waited * 1e3 > NOTICE_MS && dt_stop_signal()) {
-    dt_op_text(what, sizeof what, op);
-    dt_note("rank %d: got %s, and waits for rank%s%s in %s", dt_world.rank,
-            dt_signal_name(dt_stop_signal()), strchr(peers + 1, ' ') ? "s" : "", peers, what);
+    notice(peers);
     *noticed = true;
   }
 }
 
 static void wait_for(Batch *b) {
-  int64_t since = dt_nanoseconds(), looked = since;
+  int64_t before = dt_nanoseconds();
+  double waited = 0; // seconds; being stopped does not count
   bool noticed = false;
   for (int look = 0; b->n > 0; look++) {
     bool moved = progress(b);
     int64_t t = dt_nanoseconds();
+    waited += (double)dt_least(t - before, 2 * DT_LOOK_MS * (int64_t)1000000) * 1e-9;
+    before = t;
     if (moved) {
-      since = t;
+      waited = 0;
       look = 0;
     }
-    if (t - looked > DT_LOOK_MS * (int64_t)1000000) {
-      looked = t;
-      be_patient(b, (double)(t - since) * 1e-9, &noticed);
+    if (dt_beat_due(t)) {
+      dt_beat_look();
+      if (b->n > 0) be_patient(b, waited, &noticed);
     }
     if (b->n == 0 || look < SPINS) continue;
     struct timespec nap = {0, look < LONG_LOOKS ? SHORT_SLEEP : LONG_SLEEP};
@@ -320,6 +347,8 @@ static void run(const DtOp *o) {
   op = o;
   size = dt_op_size(o->type);
   tag = (int)(dt_op_hash(o) % 16000) * 2;
+  dt_beat_doing(o);
+  if (dt_beat_due(dt_nanoseconds())) dt_beat_look();
   switch (o->kind) {
   case DT_OP_ALL_REDUCE: all_reduce(); break;
   case DT_OP_REDUCE_SCATTER: reduce_scatter(); break;
@@ -330,9 +359,16 @@ static void run(const DtOp *o) {
   case DT_OP_RECV: from_one(false, NULL, 0, o->peer); break;
   default: barrier(); break;
   }
+  dt_beat_doing(NULL);
 }
 
-static void look(void) {}
+// When nothing runs. A rank that is not needed just now may still be lost: this one goes on until
+// it waits for something, to say what that is; but not for long.
+static void look(void) {
+  dt_beat_look();
+  int silent = dt_beat_silent(dt_comm_limit() + DOOMED_SECONDS);
+  if (silent >= 0) end_silent(silent);
+}
 
 // ---- Start and end
 
@@ -396,9 +432,10 @@ static int start(DtError *e) {
   int rank, ranks;
   wire.size = dt_world.size;
   if (allocate(e)) return e->status;
-  if (wire.mpi->start(&rank, &ranks, wire.nfree))
+  if (wire.mpi->start(&rank, &ranks, wire.nfree + 2 * wire.size))
     return dt_fail(e, DT_EXIT_OS, "%s: %s", wire.mpi->name, wire.mpi->error());
-  if (rank == dt_world.rank && ranks == dt_world.size) return 0;
+  dt_comm_linger_ms = LINGER_MS;
+  if (rank == dt_world.rank && ranks == dt_world.size) return dt_beat_open(wire.mpi, wire.nfree, e);
   return dt_fail(
       e, DT_EXIT_MISFIT,
       "the launcher says rank %d of %d, %s says rank %d of %d: start the program by that "
@@ -407,6 +444,11 @@ static int start(DtError *e) {
 }
 
 static void finish(void) {
+  int silent = dt_beat_close();
+  if (silent) {
+    dt_note("rank %d: a rank has been silent while all leave", dt_world.rank);
+    return; // it would be waited for without end
+  }
   if (wire.mpi->finish()) dt_note("rank %d: %s", dt_world.rank, wire.mpi->error());
 }
 

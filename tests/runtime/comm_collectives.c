@@ -292,11 +292,11 @@ static int launched(char **argv) {
   return status;
 }
 
-// Rank argv[2] is killed or stopped, and the others wait for it.
+// Rank argv[2] is killed or stopped, and the others wait for it; argv[3]: --timeout.
 static int lost(char **argv) {
   static const DtProgram p;
   DtError e = {0};
-  if (dt_comm_start(&p, 0, 1, &e)) {
+  if (dt_comm_start(&p, 0, atof(argv[3]), &e)) {
     fprintf(stderr, "%s\n", e.text);
     return e.status;
   }
@@ -310,10 +310,10 @@ static int lost(char **argv) {
 }
 
 // comm_collectives [MOST]: worlds of up to so many ranks. comm_collectives launched TP CP PP and
-// killed|stopped RANK: what mpirun is to start.
+// killed|stopped RANK TIMEOUT: what mpirun is to start.
 int main(int argc, char **argv) {
   if (argc == 5) return launched(argv);
-  if (argc == 3) return lost(argv);
+  if (argc == 4) return lost(argv);
   int most = argc > 1 ? atoi(argv[1]) : 8; // ranks of a world
   static const int world[][4] = {{1, 1, 1, 1}, {2, 1, 1, 1}, {2, 2, 1, 1}, {3, 1, 1, 3},
                                  {4, 2, 1, 1}, {4, 1, 2, 2}, {6, 3, 1, 2}, {6, 1, 1, 1},

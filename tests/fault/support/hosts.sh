@@ -10,6 +10,12 @@ for i in 0 1; do
   ip -n "${hosts[$i]}" link set veth0 up
   ip -n "${hosts[$i]}" link set lo up
 done
+for h in "${hosts[@]}"; do
+  for i in $(seq 100); do
+    ip -n "$h" link show veth0 | grep -q 'state UP' && break
+    sleep 0.1
+  done
+done
 
 # As ssh: agent HOST COMMAND...
 cat >agent <<END
