@@ -55,7 +55,7 @@ static Str remark(HostFn *x, const Stmt *s, int64_t bytes) {
 
 void host_post(HostFn *x, uint32_t kernel, Str to, Str from) {
   static const char *const function[NCOLL] = {"dt_all_reduce", "dt_all_gather", "dt_reduce_scatter",
-                                              "dt_all_to_all"};
+                                              "dt_all_to_all", "dt_shift"};
   static const char *const op[NRED] = {
       [RED_SUM] = "DT_SUM", [RED_MAX] = "DT_MAX", [RED_MIN] = "DT_MIN"};
   static const char *const type[NDTYPE] = {

@@ -53,6 +53,7 @@ static bool exchange(void *world, const Fn *f, const Stmt *s, Tensor *to, const 
   case COLL_REDUCE_SCATTER: dt_wait(dt_reduce_scatter(g, type, op[s->red], in, out, count, note)); break;
   case COLL_ALL_GATHER: dt_wait(dt_all_gather(g, type, in, out, count, note)); break;
   case COLL_ALL_TO_ALL: dt_wait(dt_all_to_all(g, type, in, out, count, note)); break;
+  case COLL_SHIFT: dt_wait(dt_shift(g, type, in, out, count, note)); break;
   case NCOLL: BUG("no such collective");
   }
   return true;

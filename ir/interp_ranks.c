@@ -297,6 +297,7 @@ static void carry_out(Rank *const *group, int64_t n) {
     case COLL_ALL_TO_ALL:
       for (int64_t j = 0; j < n; j++) copy_part(r->to, j * part, group[j]->from, k * part, part);
       break;
+    case COLL_SHIFT: copy_part(r->to, 0, group[(k + n - 1) % n]->from, 0, count); break;
     case NCOLL: BUG("no such collective");
     }
   }

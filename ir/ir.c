@@ -4,7 +4,8 @@
 
 const char *const dtype_name[NDTYPE] = {"real", "f64", "f32", "bf16", "f16", "int", "bool"};
 const char *const red_name[NRED] = {"", "sum", "mean", "max", "min", "argmax"};
-const char *const coll_name[NCOLL] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all"};
+const char *const coll_name[NCOLL] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all",
+                                      "shift"};
 const char *const intrinsic_name[NINTR] = {"", "attention"};
 const char *const init_name[NINIT] = {"zeros", "ones", "normal", "uniform", "const"};
 const char *const chunk_part_name[NCHUNK_PART] = {"forward", "backward", "weights", "eval"};

@@ -175,9 +175,10 @@ int64_t value_count(const Value *v); // elements (fits int64_t; checked when mad
 //   ALL_GATHER      lhs has the extent n before from's: member r's array is lhs[r]
 //   REDUCE_SCATTER  from has the extent n before lhs's: member r gets the reduction of all from[r]
 //   ALL_TO_ALL      both have the extent n first: lhs[r] on member s is from[s] of member r
+//   SHIFT           lhs and from alike: lhs on member r is from of the one before, (r + n - 1) % n
 typedef enum StmtKind { ST_COMP, ST_CALL, ST_REPEAT, ST_CONVERT, ST_COLL } StmtKind;
-typedef enum CollKind { COLL_ALL_REDUCE, COLL_ALL_GATHER, COLL_REDUCE_SCATTER, COLL_ALL_TO_ALL, NCOLL } CollKind;
-extern const char *const coll_name[NCOLL]; // "all_reduce" "all_gather" "reduce_scatter" "all_to_all"
+typedef enum CollKind { COLL_ALL_REDUCE, COLL_ALL_GATHER, COLL_REDUCE_SCATTER, COLL_ALL_TO_ALL, COLL_SHIFT, NCOLL } CollKind;
+extern const char *const coll_name[NCOLL]; // "all_reduce" "all_gather" "reduce_scatter" "all_to_all" "shift"
 static inline bool coll_reduces(CollKind k) { return k == COLL_ALL_REDUCE || k == COLL_REDUCE_SCATTER; }
 
 typedef enum ActualMode {

@@ -239,6 +239,11 @@ DtTicket dt_all_to_all(const DtGroup *g, DtType type, const void *in, void *out,
   return begin(DT_OP_ALL_TO_ALL, g, type, DT_SUM, 0, in, out, count, note);
 }
 
+DtTicket dt_shift(const DtGroup *g, DtType type, const void *in, void *out, int64_t count,
+                  DtNote note) {
+  return begin(DT_OP_SHIFT, g, type, DT_SUM, 0, in, out, count, note);
+}
+
 DtTicket dt_broadcast(const DtGroup *g, DtType type, int root, void *data, int64_t count,
                       DtNote note) {
   return begin(DT_OP_BROADCAST, g, type, DT_SUM, root, data, data, count, note);

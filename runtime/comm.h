@@ -72,6 +72,9 @@ DtTicket dt_all_gather(const DtGroup *g, DtType type, const void *in, void *out,
 // Both have n equal parts, `count` elements in all: part k of out comes from member k.
 DtTicket dt_all_to_all(const DtGroup *g, DtType type, const void *in, void *out, int64_t count,
                        DtNote note);
+// Member k's array goes to member k + 1, the last one's to the first. in and out lie apart.
+DtTicket dt_shift(const DtGroup *g, DtType type, const void *in, void *out, int64_t count,
+                  DtNote note);
 // Everybody has member `root`'s array.
 DtTicket dt_broadcast(const DtGroup *g, DtType type, int root, void *data, int64_t count,
                       DtNote note);

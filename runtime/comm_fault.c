@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 const char *const dt_op_name[DT_OP_KINDS] = {"all_reduce", "reduce_scatter", "all_gather",
-                                             "all_to_all", "broadcast",      "send",
-                                             "recv",       "barrier"};
+                                             "all_to_all", "shift",          "broadcast",
+                                             "send",       "recv",           "barrier"};
 
 int dt_comm_linger_ms;
 

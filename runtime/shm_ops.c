@@ -272,6 +272,18 @@ static void exchange_take(int64_t i) {
   taken(i);
 }
 
+static void shift_stage(int64_t i) {
+  Span s = span(i, slot_elements(1), now.op->count);
+  memcpy(free_slot(i, -1), in_at(s.at), bytes(s.n));
+  staged(i);
+}
+
+static void shift_take(int64_t i) {
+  Span s = span(i, slot_elements(1), now.op->count);
+  memcpy(out_at(s.at), arrived((now.g->me + now.g->n - 1) % now.g->n, i), bytes(s.n));
+  taken(i);
+}
+
 static int64_t rounds_of(int64_t elements, int64_t most) { return (elements + most - 1) / most; }
 
 // ---- From one to others
@@ -352,6 +364,9 @@ void dt_shm_run(const DtOp *op) {
     break;
   case DT_OP_ALL_TO_ALL:
     phases(rounds_of(op->count / n, slot_elements(n)), exchange_stage, exchange_take);
+    break;
+  case DT_OP_SHIFT:
+    phases(rounds_of(op->count, slot_elements(1)), shift_stage, shift_take);
     break;
   case DT_OP_BROADCAST: broadcast(); break;
   case DT_OP_SEND: send(); break;

@@ -310,6 +310,18 @@ static void all_to_all(void) {
   if (op->in != op->out) memcpy(out_at(me * part), in_at(me * part), bytes(part));
 }
 
+static void shift(void) {
+  int me = op->g->me, n = op->g->n;
+  int64_t most = (int64_t)(MESSAGE / size);
+  Batch *b = &wire.batch[0];
+  for (int64_t at = 0; at < op->count; at += most) {
+    size_t now = bytes(rest(op->count, at, most));
+    receive_from(b, (me + n - 1) % n, out_at(at), now, CONTRIBUTE);
+    send_to(b, (me + 1) % n, in_at(at), now, CONTRIBUTE);
+    wait_for(b);
+  }
+}
+
 static void from_one(bool sends, const int *to, int n, int from) {
   Batch *b = &wire.batch[0];
   int64_t most = (int64_t)(MESSAGE / size);
@@ -354,6 +366,7 @@ static void run(const DtOp *o) {
   case DT_OP_REDUCE_SCATTER: reduce_scatter(); break;
   case DT_OP_ALL_GATHER: all_gather(); break;
   case DT_OP_ALL_TO_ALL: all_to_all(); break;
+  case DT_OP_SHIFT: shift(); break;
   case DT_OP_BROADCAST: broadcast(); break;
   case DT_OP_SEND: from_one(true, &o->peer, 1, 0); break;
   case DT_OP_RECV: from_one(false, NULL, 0, o->peer); break;

@@ -65,6 +65,7 @@ static double sum_tp(int r, int i) { return 10 * (r | 1) + 10 * (r & 2) + 2 * i;
 static double max_cp(int r, int i) { return 10 * (r | 2) + i; }
 static double gathered(int r, int i) { return 10 * ((r & 2) + i / 3) + i % 3; }
 static double swapped(int r, int i) { return 10 * ((r & 1) + 2 * (i / 3)) + i % 3 + 3 * (r >> 1); }
+static double shifted(int r, int i) { return 10 * (r ^ 2) + i; }
 static double place(int r, int i) { return (r & 1) + 100 * (r >> 1) + 0 * i; }
 
 // The ranks of the set run `other`.
@@ -86,6 +87,7 @@ int main(void) {
   bad += gives("all_reduce max", "  y = all_reduce max cp x\n", max_cp);
   bad += gives("all_gather", "  r[i<3]: real = x[0, i]\n  y = all_gather tp r\n", gathered);
   bad += gives("all_to_all", "  y = all_to_all cp x\n", swapped);
+  bad += gives("shift", "  y = shift cp x\n", shifted);
   bad += gives("rank", "  y[i<2, j<3] = real($rank.tp + 100 * $rank.cp)\n", place);
   bad += gives("reduce_scatter then all_gather is all_reduce",
                "  s: real[3] = reduce_scatter sum tp x\n  y = all_gather tp s\n", sum_tp);

@@ -124,6 +124,18 @@ static void check_all_to_all(const Case *c) {
       }
 }
 
+static void check_shift(const Case *c) {
+  DtNote note = {"test", 0, NULL};
+  bring(c->type, c->a, 0, c->count);
+  dt_wait(dt_shift(c->g, c->type, c->a, c->b, c->count, note));
+  int before = c->g->rank[(c->g->me + c->g->n - 1) % c->g->n];
+  for (int64_t i = 0; i < c->count; i++)
+    if (!bits(c->type, c->b, i, brings(c->type, before, i))) {
+      wrong(c->g, "shift", c->type, c->count, i);
+      return;
+    }
+}
+
 static void check_broadcast(const Case *c, int root) {
   DtNote note = {"test", 0, NULL};
   bring(c->type, c->a, 0, c->count);
@@ -168,6 +180,7 @@ static void check_group(const DtGroup *g, Case c) {
   check_reduce_scatter(&c, DT_SUM);
   check_all_gather(&c);
   check_all_to_all(&c);
+  check_shift(&c);
   check_broadcast(&c, (int)(seed % (unsigned)g->n));
   check_pairs(&c);
   if (c.count > 1000) return;
