@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -186,7 +187,10 @@ static int can_write(const Job *j) {
   const char *slash = strrchr(path, '/');
   Str dir = slash ? str_internn(path, slash == path ? 1 : (size_t)(slash - path)) : str_intern(".");
   if (j->o->emit || j->o->report) return 0;
-  if (!access(dir, W_OK) && (access(path, F_OK) || !access(path, W_OK))) return 0;
+  struct stat st;
+  bool folder = !stat(path, &st) && S_ISDIR(st.st_mode);
+  if (!folder && !access(dir, W_OK) && (access(path, F_OK) || !access(path, W_OK))) return 0;
+  if (folder) errno = EISDIR;
   fprintf(stderr, "dtc: cannot write %s: %s\n", path, strerror(errno));
   return EXIT_MODEL;
 }

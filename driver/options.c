@@ -2,6 +2,7 @@
 
 #include <getopt.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "ir/diag.h"
 #include "runtime/pipeline.h"
@@ -40,7 +41,7 @@ static const Row rows[] = {
     {OPT_ACCUMULATE, "accumulate", "once|each", "reduce gradients once a step (default for --zero 0\nand 1) or at each microbatch (for 2 and 3)"},
     {OPT_GATHER, "gather", "each|once", "--zero 3: gather a layer's parameters each time it\nruns (default), or all of them once a step"},
     {OPT_DP, "dp", "N", "data-parallel degree for --report, --memory, --emit\nschedule and --interpret; a launch finds its own"},
-    {OPT_GLOBAL_BATCH, "global-batch", "N", "batch for --report, --emit schedule and --interpret"},
+    {OPT_GLOBAL_BATCH, "global-batch", "N", "batch for --report, --memory, --emit schedule and\n--interpret"},
     {OPT_CHECKPOINT, "checkpoint", "none", "activation checkpointing (this version: none)"},
     {OPT_EMIT, "emit", "WHAT", "print ast, ir, kernels, c, llvm, asm, plan or\nschedule instead of linking"},
     {OPT_DUMP, "dump-after", "PASS,...", "print the IR after these passes, or after all"},
@@ -101,8 +102,9 @@ static bool bytes(const char *text, int64_t *out) {
   const char *unit = "KMGT", *at = *end ? strchr(unit, *end) : NULL;
   if (end == text || (*end && (!at || end[1])) || !(v > 0)) return false;
   for (int i = 0; at && i <= at - unit; i++) v *= 1024;
+  if (!(v < 9e18)) return false;
   *out = (int64_t)v;
-  return v < 9e18;
+  return true;
 }
 
 static int set_emit(Options *o, const char *what) {
@@ -118,7 +120,7 @@ static int set_emit(Options *o, const char *what) {
 // Degrees of parallelism that this version does not have are refused, never ignored.
 static int one_only(const char *name, const char *value, const char *only) {
   if (!strcmp(value, only)) return 0;
-  return usage("--%s %s: this version of dtc compiles for one rank (--%s %s)", name, value, name, only);
+  return usage("--%s %s: this version of dtc has --%s %s only", name, value, name, only);
 }
 
 static int degree(const char *name, const char *value, int64_t *to) {
@@ -147,9 +149,36 @@ static int combine_pipeline(Options *o) {
   return 0;
 }
 
+static bool same_file(const char *a, const char *b) {
+  struct stat x, y;
+  return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+// What dtc does with a model is one thing, and where that has no use for an option it is refused.
+static int combine_outputs(const Options *o) {
+  const struct {
+    bool on;
+    const char *name;
+  } wish[] = {{o->emit, "--emit"}, {o->run, "--run"}, {o->interpret, "--interpret"}, {o->report, "--report"},
+              {o->check && !o->dump_after, "--check"}};
+  const char *first = NULL;
+  for (int i = 0; i < 5; i++) {
+    if (!wish[i].on) continue;
+    if (first) return usage("%s and %s ask for different things; give one of them", first, wish[i].name);
+    first = wish[i].name;
+  }
+  if (o->steps && !o->interpret) return usage("--steps is for --interpret; the program has its own: ./train --steps N");
+  if (o->global_batch && !o->interpret && !o->report && !o->memory && o->emit != EMIT_SCHEDULE)
+    return usage("--global-batch is for --report, --memory, --emit schedule and --interpret; the batch of a program "
+                 "is -D batch=N");
+  if (o->output && same_file(o->input, o->output)) return usage("-o %s is the model itself", o->output);
+  return 0;
+}
+
 // What one option means for another.
 static int combine(Options *o) {
   int bad = combine_pipeline(o);
+  if (!bad) bad = combine_outputs(o);
   if (bad) return bad;
   if (o->gather && o->zero < 3) return usage("--gather is for --zero 3, which keeps parameters in parts");
   if (o->heads && o->cp < 2) return usage("--cp-attention alltoall is for --cp 2 or more");
@@ -164,11 +193,13 @@ static int combine(Options *o) {
   return 0;
 }
 
+static bool is_form(const char *report) { return !strcmp(report, "text") || !strcmp(report, "json"); }
+
 static int set(Options *o, Arena *a, int key, const char *v) {
   switch (key) {
   case 'o': o->output = v; return 0;
   case 'D':
-    if (!strchr(v, '=')) return usage("-D %s: expected NAME=VALUE", v);
+    if (!strchr(v, '=') || *v == '=') return usage("-D %s: expected NAME=VALUE", v);
     PUSH(a, o->define, v);
     return 0;
   case 'I': PUSH(a, o->include, v); return 0;
@@ -215,7 +246,7 @@ static int set(Options *o, Arena *a, int key, const char *v) {
   case OPT_REPORT:
     o->report = true;
     o->report_form = v ? v : "text";
-    if (strcmp(o->report_form, "text") && strcmp(o->report_form, "json"))
+    if (!is_form(o->report_form))
       return usage("--report=%s: expected text or json", v);
     return 0;
   case OPT_MEMORY: return bytes(v, &o->memory) ? 0 : usage("--memory %s: expected bytes, like 80G", v);
@@ -252,7 +283,8 @@ int options_parse(Options *o, Arena *a, int argc, char **argv) {
       if (optopt) return usage("option '%s' takes no value", argv[optind - 1]);
       return unknown(argv[optind - 1]);
     }
-    int bad = set(o, a, key, optarg);
+    bool apart = key == OPT_REPORT && !optarg && optind < argc && is_form(argv[optind]);
+    int bad = set(o, a, key, apart ? argv[optind++] : optarg);
     if (bad) return bad;
   }
   if (o->help || o->version) return 0;

@@ -16,7 +16,7 @@ says "for --cp 2" err.txt
 expect 2 "$DTC" x.dt --cp 2 --cp-attention flash
 says "expected gather or alltoall" err.txt
 expect 2 "$DTC" x.dt --ep 2
-says "one rank" err.txt
+says "has --ep 1 only" err.txt
 expect 2 "$DTC" x.dt --pp 65
 expect 2 "$DTC" x.dt --pp 2 --schedule 2f2b
 says "expected gpipe, 1f1b, interleaved, interleaved:CHUNKS or zb" err.txt
@@ -76,3 +76,29 @@ for first in microbatch train.microbatch; do
   says "^  microbatch = 5$" out.txt
   says "^  batch = 10$" out.txt
 done
+# What would be ignored is refused, and the model is never written over.
+MLP=$SRC/examples/mlp.dt
+for two in "--check --emit c" "--check --interpret" "--emit ir --report" "--interpret --report"; do
+  expect 2 "$DTC" "$MLP" $two
+  says "ask for different things" err.txt
+done
+expect 2 "$DTC" "$MLP" --steps 5 -o train
+says "is for --interpret" err.txt
+expect 2 "$DTC" "$MLP" --global-batch 64 -o train
+says "-D batch=N" err.txt
+expect 2 "$DTC" "$MLP" -D =3
+expect 2 "$DTC" "$MLP" --checkpoint full
+says "has --checkpoint none only" err.txt
+expect 1 "$DTC" "$MLP" -o .
+says "cannot write .: Is a directory" err.txt
+cp "$MLP" copy.dt
+ln -sf copy.dt link
+expect 2 "$DTC" copy.dt -o ./copy.dt
+says "is the model itself" err.txt
+expect 2 "$DTC" copy.dt --emit c -o link
+same "$MLP" copy.dt
+# An optional value stands after the option, too.
+expect 0 "$DTC" "$MLP" --report json
+python3 -m json.tool out.txt >/dev/null
+expect 0 "$DTC" --report "$MLP"
+says "parameters" out.txt
