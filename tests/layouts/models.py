@@ -301,6 +301,7 @@ def features(p, r, c):
                 "rotate",
                 "means",
                 "logsoftmax",
+                "mix" if c["memory"] else "mask",
             ]
         ),
     )
@@ -364,6 +365,9 @@ def features(p, r, c):
         )
     elif which == "mask":
         t.line("y[@, d] = where(d < dim // 2 or d == dim - 1, tanh(x[@, d]), -x[@, d])")
+    elif which == "mix":
+        t.field("param w[dim] = normal(0.5)")
+        t.line("y[@, d] = tanh(x[@, d]) * memory[@, d] + w[d] * memory[@, d]")
     elif which == "scalar":
         t.line("y[@, d] = bump(x[@, d]) * real(d + 1) / real(dim)")
     elif which == "rotate":
