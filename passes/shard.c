@@ -242,6 +242,13 @@ static bool solve(Sharder *z, Level *l, bool main) {
   return true;
 }
 
+// Where only heads are cut, packed queries, keys and values are cut alike, and need no copies.
+static bool cuts_sequences(const Module *m) {
+  for (uint32_t a = 0; a < m->axis.n; a++)
+    if (m->axis.at[a].sequence || m->axis.at[a].name == str_intern("cp")) return true;
+  return false;
+}
+
 bool shard_module(Module *m, bool *exact) {
   Sharder z = {.m = m};
   Entry order[] = {ENTRY_STEP, ENTRY_LOSS, ENTRY_EVAL, ENTRY_EVAL_LOSS, ENTRY_SAMPLE, ENTRY_COUNT};
@@ -250,7 +257,7 @@ bool shard_module(Module *m, bool *exact) {
   if (exact) *exact = true;
   if (!m->axis.n) return true;
   split_argmaxes(m);
-  shard_unpack(m);
+  if (cuts_sequences(m)) shard_unpack(m);
   shard_fold(m);
   classes_make(&z.class, m);
   count_parameters(&z);

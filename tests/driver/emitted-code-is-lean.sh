@@ -18,3 +18,7 @@ python3 -c 'import json
 b = json.load(open("report.json"))["memory"]["total"]
 print("%.0f MiB" % (b / 2**20))
 assert b < 3936 * 2**20'
+# Where heads alone are cut, packed queries, keys and values are read where they are.
+"$DTC" "$SRC/examples/gpt2.dt" "${size[@]}" --tp 2 --emit c -o cut.c
+grep -qE '^DT_KERNEL\(.*_(qg|k|v)\);' cut.c && fail "copies of queries, keys or values"
+grep -q 'dt_attend(' cut.c || fail "no attention"
