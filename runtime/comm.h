@@ -106,8 +106,8 @@ void dt_comm_step(int64_t step);
 // What is posted from here on is told as of this microbatch of the step, by the rank's own number;
 // -1: of none.
 void dt_comm_micro(int64_t micro);
-// The signal that the parent of `--ranks` got and that asks for a stop, or 0. Ranks see it at
-// different steps: dt_agree on it.
+// The signal that the parent of `--ranks` got and that asks for a stop, or SIGTERM where the
+// launcher is gone, or 0. Ranks see it at different steps: dt_agree on it.
 int dt_comm_stop_request(void);
 // Leaves the world: operations that were posted have been waited for, or are given up. Peers that
 // still wait for this rank end with status 69.

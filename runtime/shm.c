@@ -89,6 +89,4 @@ void dt_shm_free(void) {
   memset(&dt_shm, 0, sizeof dt_shm);
 }
 
-int dt_comm_stop_request(void) { return dt_shm.head ? atomic_load(&dt_shm.head->stop) : 0; }
-
 const DtTransport dt_shm_transport = {.run = dt_shm_run, .look = dt_shm_look, .close = dt_shm_free};

@@ -56,6 +56,7 @@ static int torchrun(DtLaunch *l, DtError *e) {
   snprintf(l->job, sizeof l->job, "torchrun %.60s %.8s %.40s %.8s", master,
            text_or("MASTER_PORT", "29500"), text_or("TORCHELASTIC_RUN_ID", ""),
            text_or("TORCHELASTIC_RESTART_COUNT", ""));
+  if (getenv("TORCHELASTIC_RUN_ID")) l->parent = (int)getppid();
   return 0;
 }
 
@@ -66,6 +67,7 @@ static int open_mpi(DtLaunch *l, DtError *e) {
   l->local_rank = number("OMPI_COMM_WORLD_LOCAL_RANK", e);
   if (e->status || l->size < 0) return e->status;
   l->launcher = "Open MPI";
+  l->parent = (int)getppid();
   char parent[24];
   snprintf(parent, sizeof parent, "%d", (int)getppid());
   snprintf(l->job, sizeof l->job, "ompi %.100s %.40s", text_or("PMIX_NAMESPACE", ""),

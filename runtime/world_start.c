@@ -6,9 +6,11 @@
 #include "runtime/wire.h"
 
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { EVERYBODY = (1 << DT_AXES) - 1 };
 
@@ -33,10 +35,19 @@ static int connect(DtLaunch *l, int ranks, double timeout, const DtTransport **b
   return dt_wire_find(l->launcher, e);
 }
 
+// Open MPI's mpirun and torchrun, killed, leave their ranks behind: nobody would stop them.
+static int launcher;
+
+int dt_comm_stop_request(void) {
+  if (launcher && getppid() != launcher) return SIGTERM;
+  return dt_shm.head ? atomic_load(&dt_shm.head->stop) : 0;
+}
+
 int dt_comm_start(const DtProgram *p, int ranks, double timeout, DtError *e) {
   DtLaunch l = {.size = ranks, .local_size = ranks};
   if (ranks <= 0 && dt_launch_read(&l, e)) return e->status;
   if (dt_world_fits(p, l.size, e)) return e->status;
+  launcher = l.parent;
   const DtTransport *by = &dt_shm_transport;
   if (l.size > 1 && connect(&l, ranks, timeout, &by, e)) return e->status;
   dt_world_set(p, l.rank, l.size, l.local_rank, l.local_size);

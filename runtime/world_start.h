@@ -8,6 +8,7 @@
 typedef struct DtLaunch {
   const char *launcher;
   int rank, size, local_rank, local_size;
+  int parent; // the process of a launcher that lives as long as the job, if its end is to stop it
   char job[160]; // the same for all ranks of the job on this machine, and for no others
 } DtLaunch;
 
