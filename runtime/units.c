@@ -82,7 +82,7 @@ static void sort_instances(DtUnits *u) {
 // Units outside stacks that are exchanged together: those that cost little more to send than an
 // operation costs by itself.
 static void form_buckets(DtUnits *u, int owners) {
-  static const int64_t SMALL = 1 << 18, MOST = 1 << 20; // elements
+  static const int64_t SMALL = 1 << 16, MOST = 1 << 18; // elements
   for (int64_t i = 0, end; i < u->outside; i = end > i ? end : i + 1) {
     int64_t sum = 0;
     for (end = i; end < u->outside; end++) {
