@@ -86,15 +86,22 @@ def check_use(used):
         raise eq.Failed("\n  ".join(wrong))
 
 
+def json_of(text):
+    """The object in a program's output, which notes may come before."""
+    if "{" not in text:
+        raise eq.Failed(f"no JSON in: {text}")
+    return json.loads(text[text.index("{"):])
+
+
 def check_plan(runner, model, l, totals):
     """Returns what the program says of itself."""
     dp = eq.data_ranks(l)
-    info = json.loads(runner.must(["./train-memory", "--info", "--ranks", str(l["ranks"])]))
+    info = json_of(runner.must(["./train-memory", "--info", "--ranks", str(l["ranks"])]))
     command = [runner.dtc, model.path, "--precision", "fp64", *eq.options(l), "--dp", str(dp),
                "--report=json"]
     for d in model.defines + [f"microbatch={l['micro']}"]:
         command += ["-D", d]
-    report = json.loads(runner.must(command))
+    report = json_of(runner.must(command))
     said = [report["memory"]["total"], info["memory"]["total"], max(totals)]
     if len(set(said)) > 1:
         raise eq.Failed("the report says {} bytes, the program {}, its regions have {}".format(*said))
