@@ -188,8 +188,10 @@ static int combine(Options *o) {
                  "degree itself");
   o->accumulate_each = o->accumulate ? !strcmp(o->accumulate, "each") : o->zero >= 2;
   o->gather_once = o->gather && !strcmp(o->gather, "once");
-  if (o->zero_group && o->dp && o->dp % o->zero_group)
-    return usage("--zero-group %lld does not divide --dp %lld", (long long)o->zero_group, (long long)o->dp);
+  int64_t holders = o->dp * (o->cp ? o->cp : 1); // ranks that share a parameter
+  if (o->zero_group && holders % o->zero_group)
+    return usage("--zero-group %lld does not divide the %lld ranks of --dp and --cp", (long long)o->zero_group,
+                 (long long)holders);
   return 0;
 }
 

@@ -102,3 +102,7 @@ expect 0 "$DTC" "$MLP" --report json
 python3 -m json.tool out.txt >/dev/null
 expect 0 "$DTC" --report "$MLP"
 says "parameters" out.txt
+# A parameter's owners are ranks of dp and of cp.
+expect 2 "$DTC" "$SRC/examples/gpt2.dt" --report --zero 3 --zero-group 2 --dp 3
+says "zero-group 2 does not divide the 3 ranks of --dp and --cp" err.txt
+expect 0 "$DTC" "$SRC/examples/gpt2.dt" --report --zero 3 --zero-group 2 --dp 3 --cp 2
