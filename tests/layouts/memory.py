@@ -130,7 +130,8 @@ def check_pieces(info, used, l):
     if l["zero"] != 3 or l["tp"] > 1 or l["pp"] > 1 or owners == 1:
         return False
     want = 8 * pieces(info, owners)
-    for name in ("parameters 1", "sums 1", "moments 1", "moments 2"):
+    sums = ["sums 1"] if l["accumulate"] == "each" else []  # else they are whole until the last
+    for name in ["parameters 1", "moments 1", "moments 2", *sums]:
         if used[0, name][0] != want:
             raise eq.Failed(f"{used[0, name][0]} bytes of {name}, not {want}: of each unit "
                             f"ceil(n / {owners})")
