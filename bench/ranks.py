@@ -2,12 +2,16 @@
 """Several ranks against one with as many threads, on one GPT-2 124M training step.
 
     bench/ranks.py --dtc build/bin/dtc [--length 64] [--batch 4] [--rounds 3] [--steps 6]
-                   [--layout dp dp-zero1 tp pp ...] [--ranks 2]
+                   [--layout dp dp-zero1 tp pp ...] [--ranks 2] [--delay 20]
 
 All train in fp32 with AdamW on the same global batch; one rank has N threads, N ranks have one
 each. They run in turn, several rounds each, so that a busy moment meets all of them. Printed: the
 median seconds a step, tokens/s, and those as a share of the one rank's, by medians of the
 ratios within rounds. Nothing else should run meanwhile.
+
+With --delay MS every layout also runs with so many milliseconds added to each exchange, which use
+no processor: printed is how much longer a step takes, as a share of the sum of what was added on
+rank 0, that is how much of the exchanges is not beside computation.
 """
 import argparse
 import json
@@ -28,6 +32,7 @@ LAYOUTS = {
     "dp-zero3": (["--zero", "3"], True, 1),
     "tp": (["--tp", "{n}"], False, 1),
     "pp": (["--pp", "{n}"], False, 4),
+    "pp-gpipe": (["--pp", "{n}", "--schedule", "gpipe"], False, 4),
     "pp-zb": (["--pp", "{n}", "--schedule", "zb"], False, 4),
 }
 WARMUP = 2
@@ -45,14 +50,16 @@ def parse():
     p.add_argument("--layout", nargs="+", default=["dp", "dp-zero1", "tp", "pp"],
                    choices=[name for name in LAYOUTS if name != "one"])
     p.add_argument("--keep", metavar="DIR", help="programs are built there, or taken from there")
+    p.add_argument("--delay", type=int, help="milliseconds added to each exchange")
+    p.add_argument("--micro", type=int, default=1, help="times as many microbatches")
     p.add_argument("--profile", metavar="DIR", help="write a profile of each layout's last round")
     return p.parse_args()
 
 
 def build(args, name, folder):
     options, shared, cuts = LAYOUTS[name]
-    out = os.path.join(folder, f"train-{name}-{args.length}-{args.batch}")
-    micro = args.batch // (args.ranks if shared else 1) // cuts
+    out = os.path.join(folder, f"train-{name}-{args.length}-{args.batch}-{args.micro}")
+    micro = args.batch // (args.ranks if shared else 1) // (cuts * args.micro)
     if os.path.exists(out):
         return out
     gpt2.run([args.dtc, os.path.join(gpt2.ROOT, "examples", "gpt2.dt"),
@@ -62,8 +69,8 @@ def build(args, name, folder):
     return out
 
 
-def time_steps(args, name, train, folder):
-    """Seconds of every timed step."""
+def time_steps(args, name, train, folder, delay=0):
+    """Seconds of every timed step, and with a delay how many exchanges one has."""
     log = os.path.join(folder, "log.jsonl")
     if os.path.exists(log):
         os.remove(log)
@@ -71,12 +78,35 @@ def time_steps(args, name, train, folder):
     command = [train, "--data", os.path.join(folder, "corpus.bin"), "--log", log, "--quiet",
                "--steps", str(WARMUP + args.steps), "--threads", str(threads), "--eval-every", "0"]
     command += ["--ranks", str(n)] if n > 1 else []
-    if args.profile:
-        command += ["--profile", os.path.join(args.profile, f"{name}.json")]
-    if subprocess.run(command, stdout=subprocess.DEVNULL).returncode:
+    profile = os.path.join(args.profile or folder, f"{name}.json")
+    command += ["--profile", profile] if args.profile or delay else []
+    env = dict(os.environ, DT_COMM_DELAY_MS=str(delay))
+    if subprocess.run(command, stdout=subprocess.DEVNULL, env=env).returncode:
         sys.exit(f"failed: {' '.join(command)}")
     with open(log) as f:
-        return [r["seconds"] for r in map(json.loads, f) if "seconds" in r][WARMUP:]
+        seconds = [r["seconds"] for r in map(json.loads, f) if "seconds" in r][WARMUP:]
+    return (seconds, exchanges(profile, WARMUP + args.steps - 1)) if delay else seconds
+
+
+def exchanges(profile, step):
+    with open(profile) as f:
+        events = json.load(f)["traceEvents"]
+    mine = (e for e in events if e["pid"] == 0 and e.get("tid") == 1 and e["ph"] == "X")
+    return sum(e["args"]["step"] == step for e in mine)
+
+
+def measure_delay(args, names, programs, folder):
+    print(f"B={args.batch} T={args.length}, {args.ranks} ranks, {args.delay} ms more an exchange")
+    print(f"  {'':<10}{'s/step':>9}{'delayed':>9}{'exchanges':>10}{'of added':>9}")
+    for name in names:
+        plain, delayed = [], []
+        for _ in range(args.rounds):
+            plain += time_steps(args, name, programs[name], folder)
+            seconds, count = time_steps(args, name, programs[name], folder, args.delay)
+            delayed += seconds
+        a, b = statistics.median(plain), statistics.median(delayed)
+        share = (b - a) / (count * args.delay * 1e-3)
+        print(f"  {name:<10}{a:9.4f}{b:9.4f}{count:10}{share:9.1%}", flush=True)
 
 
 def report(args, took):
@@ -100,6 +130,9 @@ def main():
         kept = args.keep or folder
         os.makedirs(kept, exist_ok=True)
         programs = {name: build(args, name, kept) for name in names}
+        if args.delay:
+            measure_delay(args, names[1:], programs, folder)
+            return
         for _ in range(args.rounds):
             for name in names:
                 took[name].append(time_steps(args, name, programs[name], folder))
