@@ -33,8 +33,13 @@ void host_chunk_begin(HostFn *x) {
   x->h->params = x->h->stage[x->number % m->stages];
 }
 
+static uint32_t data_count(const Host *h, ChunkPart part) {
+  return part == CHUNK_SAMPLE ? 1 : h->m->ndata; // tokens alone
+}
+
 // Data, first, batch and totals.
-static uint32_t lead_count(const Host *h) {
+static uint32_t lead_count(const Host *h, ChunkPart part) {
+  if (part == CHUNK_SAMPLE) return data_count(h, part);
   Id count = h->m->entry[ENTRY_COUNT];
   return h->m->ndata + 2 + (count == NONE ? 0 : h->m->fn.at[count].result.n);
 }
@@ -90,17 +95,17 @@ Str host_chunk_arg(const HostFn *x, uint32_t arg) {
   bool grad;
   Str rank = host_rank_arg(h->m, v);
   if (rank) return rank;
-  uint32_t nd = h->m->ndata, piece = host_chunk_piece(x, arg, &grad);
+  uint32_t nd = data_count(h, x->part), lead = lead_count(h, x->part), piece = host_chunk_piece(x, arg, &grad);
   if (arg < nd) return str_printf("call->data[%u]", arg);
-  if (arg < nd + 2) return str_intern(arg == nd ? "&call->first" : "&call->batch");
-  if (arg < lead_count(h)) return str_printf("(const %s *)call->total + %u", type, arg - nd - 2);
+  if (arg < nd + 2 && arg < lead) return str_intern(arg == nd ? "&call->first" : "&call->batch");
+  if (arg < lead) return str_printf("(const %s *)call->total + %u", type, arg - nd - 2);
   if (piece != NONE)
     return str_printf("(%s *)call->%s + %lld", type, grad ? "grad" : "param",
                       (long long)h->params->param[piece].offset);
   if (has_prefix(v->name, "$slot.")) return slot_place(x, v);
   if (!has_prefix(v->name, "$in.")) BUG("%s: where is %s", x->f->name, v->name);
   int64_t at = 0;
-  for (uint32_t i = lead_count(h); i < arg; i++)
+  for (uint32_t i = lead; i < arg; i++)
     at += aligned_bytes(&x->f->value.at[x->f->arg.at[i]]);
   return str_printf("(const void *)((const char *)call->in + %lld)", (long long)at);
 }
@@ -134,7 +139,7 @@ static int64_t sent_bytes(const Module *m, uint32_t chunk, ChunkPart part) {
 static int64_t received_bytes(const Host *h, uint32_t chunk, ChunkPart part) {
   int64_t bytes = 0;
   const Fn *f = &h->m->fn.at[h->m->chunk.at[chunk].fn[part]];
-  for (uint32_t i = lead_count(h); i < first_piece(h->m, chunk, part); i++) {
+  for (uint32_t i = lead_count(h, part); i < first_piece(h->m, chunk, part); i++) {
     const Value *v = &f->value.at[f->arg.at[i]];
     if (has_prefix(v->name, "$in.")) bytes += aligned_bytes(v);
   }
@@ -146,8 +151,9 @@ static void check_messages(const Host *h) {
   for (uint32_t k = 0; k + 1 < m->chunk.n; k++) {
     bool same = sent_bytes(m, k, CHUNK_FORWARD) == received_bytes(h, k + 1, CHUNK_FORWARD) &&
                 sent_bytes(m, k + 1, CHUNK_BACKWARD) == received_bytes(h, k, CHUNK_BACKWARD);
-    if (m->chunk.at[k].fn[CHUNK_EVAL] != NONE)
-      same &= sent_bytes(m, k, CHUNK_EVAL) == received_bytes(h, k + 1, CHUNK_EVAL);
+    for (int p = CHUNK_EVAL; p < NCHUNK_PART; p++)
+      if (m->chunk.at[k].fn[p] != NONE)
+        same &= sent_bytes(m, k, (ChunkPart)p) == received_bytes(h, k + 1, (ChunkPart)p);
     if (!same) BUG("chunks %u and %u differ in what they exchange", k, k + 1);
   }
 }
@@ -262,7 +268,7 @@ static void print_chunk_row(Host *h, uint32_t k) {
     if (c->fn[i] == NONE) continue;
     sent[i] = sent_bytes(m, k, (ChunkPart)i);
     cost[i] = chunk_cost(h->p, c->fn[i]);
-    for (uint32_t a = 0; a < m->ndata; a++) data[i] |= host_chunk_touches(h, c->fn[i], a);
+    for (uint32_t a = 0; a < data_count(h, (ChunkPart)i); a++) data[i] |= host_chunk_touches(h, c->fn[i], a);
   }
   while (base < l->n && l->chunk[base] != k) base++;
   buf_printf(b, "},\n     .param = %u, .nparam = %u, .slot_bytes = %lld", base, c->piece.n,

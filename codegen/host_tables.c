@@ -303,9 +303,13 @@ static void print_entries(Host *h) {
 }
 
 static void print_sample(Host *h) {
-  if (h->m->entry[ENTRY_SAMPLE] == NONE) return;
-  const Fn *f = &h->m->fn.at[h->m->entry[ENTRY_SAMPLE]];
-  const Value *tokens = &f->value.at[f->arg.at[0]], *logits = &f->value.at[f->result.at[0]];
+  const Module *m = h->m;
+  Id first = m->chunk.n ? m->chunk.at[0].fn[CHUNK_SAMPLE] : m->entry[ENTRY_SAMPLE];
+  Id last = m->chunk.n ? m->chunk.at[m->chunk.n - 1].fn[CHUNK_SAMPLE] : first;
+  if (first == NONE) return;
+  const Fn *f = &m->fn.at[first], *g = &m->fn.at[last];
+  const Value *tokens = &f->value.at[f->arg.at[0]];
+  const Value *logits = &g->value.at[g->result.at[g->result.n - 1]];
   buf_printf(h->out, "    .sample_length = %lld, .sample_vocab = %lld,\n",
              (long long)tokens->extent[tokens->rank - 1],
              (long long)logits->extent[logits->rank - 1]);

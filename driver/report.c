@@ -40,7 +40,7 @@ static void add_memory(Report *r, const Plan *p) {
   for (int s = 0; s < stages.n; s++) {
     DtWalk walk = {0};
     int64_t each = (r->microbatches + r->ranks - 1) / r->ranks;
-    if (t.nchunk && dt_walk_open(&walk, &t, s, each, 0, &e)) BUG("%s", e.text);
+    if (t.nchunk && dt_walk_open(&walk, &t, s, each, 0, false, &e)) BUG("%s", e.text);
     DtMemory of = dt_memory(&stages, s, &t, &cut, true, &walk);
     dt_walk_close(&walk);
     if (of.total <= m.total) continue;
@@ -80,7 +80,8 @@ Report report_make(const Plan *p, int ranks) {
   add_memory(&r, p);
   for (uint32_t i = 0; i < m->chunk.n * NCHUNK_PART; i++) {
     Id fn = m->chunk.at[i / NCHUNK_PART].fn[i % NCHUNK_PART];
-    if (fn != NONE && i % NCHUNK_PART != CHUNK_EVAL) add_fn(&r, p, fn, 1);
+    bool steps = i % NCHUNK_PART != CHUNK_EVAL && i % NCHUNK_PART != CHUNK_SAMPLE;
+    if (fn != NONE && steps) add_fn(&r, p, fn, 1);
   }
   if (!m->chunk.n) add_fn(&r, p, m->entry[ENTRY_STEP], 1);
   return r;

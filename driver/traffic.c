@@ -91,7 +91,7 @@ Traffic traffic_make(const Plan *p, const DtProgram *t, const DtStages *stages, 
     for (int part = 0; part < NCHUNK_PART; part++) {
       Id fn = m->chunk.at[c].fn[part];
       bool here = fn != NONE && (int)(c % m->stages) == stage;
-      if (here && part != CHUNK_EVAL) add_fn(&of, m, fn, (double)micro);
+      if (here && part != CHUNK_EVAL && part != CHUNK_SAMPLE) add_fn(&of, m, fn, (double)micro);
     }
   if (data_ranks > 1) add_data(&of, t, &stages->units[stage], cut, data_ranks, micro);
   if (m->chunk.n) add_messages(&of, t, stage, micro);

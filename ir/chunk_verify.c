@@ -142,5 +142,5 @@ bool chunks_verify(const Module *m, Buf *why) {
   for (uint32_t k = 0; k < m->chunk.n; k++)
     if (!slots_fit(&c, k, CHUNK_BACKWARD) || !slots_fit(&c, k, CHUNK_WEIGHTS)) return false;
   return !m->chunk.n || (part_fits(&c, CHUNK_FORWARD) && part_fits(&c, CHUNK_BACKWARD) &&
-                         part_fits(&c, CHUNK_EVAL));
+                         part_fits(&c, CHUNK_EVAL) && part_fits(&c, CHUNK_SAMPLE));
 }

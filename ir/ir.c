@@ -8,7 +8,8 @@ const char *const coll_name[NCOLL] = {"all_reduce", "all_gather", "reduce_scatte
                                       "shift"};
 const char *const intrinsic_name[NINTR] = {"", "attention"};
 const char *const init_name[NINIT] = {"zeros", "ones", "normal", "uniform", "const"};
-const char *const chunk_part_name[NCHUNK_PART] = {"forward", "backward", "weights", "eval"};
+const char *const chunk_part_name[NCHUNK_PART] = {"forward", "backward", "weights", "eval",
+                                                "sample"};
 const char *const entry_name[NENTRY] = {"loss", "eval_loss", "sample", "count",
                                         "step", "eval",      "update"};
 const OpInfo op_info[NOP] = {

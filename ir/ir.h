@@ -329,10 +329,13 @@ typedef struct Piece {
 // totals, then what they receive (`$in.X`) and what is kept with the microbatch (`$slot.X`), then the
 // chunk's parameters in the order of `piece`, then (BACKWARD and WEIGHTS) INOUT `$grad.PARAM` in that
 // order. They return what is kept (`$slot.X`), then what is sent (`$out.X`), then (the last chunk's
-// FORWARD and EVAL) the loss and metrics. What chunk c sends forward is what chunk c + 1 receives, in
-// the same order; what it sends backward, what chunk c - 1 does.
-typedef enum ChunkPart { CHUNK_FORWARD, CHUNK_BACKWARD, CHUNK_WEIGHTS, CHUNK_EVAL, NCHUNK_PART } ChunkPart;
-extern const char *const chunk_part_name[NCHUNK_PART]; // "forward" "backward" "weights" "eval"
+// FORWARD and EVAL) the loss and metrics. SAMPLE takes tokens and no totals, and the last chunk's
+// returns the logits. What chunk c sends forward is what chunk c + 1 receives, in the same order;
+// what it sends backward, what chunk c - 1 does.
+typedef enum ChunkPart {
+  CHUNK_FORWARD, CHUNK_BACKWARD, CHUNK_WEIGHTS, CHUNK_EVAL, CHUNK_SAMPLE, NCHUNK_PART
+} ChunkPart;
+extern const char *const chunk_part_name[NCHUNK_PART]; // "forward", ... "sample"
 typedef struct Chunk {
   Id fn[NCHUNK_PART]; // or NONE
   VEC(Piece) piece;

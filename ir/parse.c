@@ -665,7 +665,7 @@ static bool chunk(Parser *p) {
   uint32_t number;
   if (!p_small(p, &number)) return false;
   if (number > p->m->chunk.n) return p_fail(p, t, "chunks are numbered from 0 in order");
-  if (number == p->m->chunk.n) PUSH(p->a, p->m->chunk, (Chunk){.fn = {NONE, NONE, NONE, NONE}});
+  if (number == p->m->chunk.n) PUSH(p->a, p->m->chunk, (Chunk){.fn = {NONE, NONE, NONE, NONE, NONE}});
   if (accept_word(p, "holds")) return holds(p, &p->m->chunk.at[number]);
   do {
     uint32_t part = 0;

@@ -3,7 +3,7 @@
 //   what is dead needs no stage.
 // guarantees: where Module.stages is above 1: Module.chunk has stages * chunks members, each with a
 //   forward and a backward function (split: and one for the gradients of its parameters), an eval
-//   function, and the parameters they use; no ENTRY_STEP, ENTRY_EVAL, ENTRY_SAMPLE.
+//   and a sample function, where the model has those, and the parameters they use; no ENTRY_STEP, ENTRY_EVAL, ENTRY_SAMPLE.
 // invalidates: positions of functions.
 //
 // Run one after the other, forward.0 to forward.N, backward.N to backward.0 do what the step did,
@@ -19,13 +19,18 @@ bool pass_pipeline(Module *m) {
                MAX_CHUNKS, m->stages, m->chunks);
     return false;
   }
-  Cut step, eval;
+  Cut step, eval, sample;
   if (!cut_step(m, m->entry[ENTRY_STEP], &step) || !cut_place(&step)) return false;
   if (m->split && !cut_split(&step)) return false;
   if (!cut_emit(&step)) return false;
   if (m->entry[ENTRY_EVAL] != NONE) {
-    if (!cut_eval(m, m->entry[ENTRY_EVAL], &step, cut_use(&step), &eval)) return false;
-    cut_emit_eval(&eval);
+    if (!cut_eval(m, m->entry[ENTRY_EVAL], "validate", &step, cut_use(&step), &eval)) return false;
+    cut_emit_eval(&eval, CHUNK_EVAL);
+  }
+  if (m->entry[ENTRY_SAMPLE] != NONE) {
+    if (!cut_eval(m, m->entry[ENTRY_SAMPLE], "sample from", &step, cut_use(&step), &sample))
+      return false;
+    cut_emit_eval(&sample, CHUNK_SAMPLE);
   }
   m->entry[ENTRY_STEP] = m->entry[ENTRY_EVAL] = m->entry[ENTRY_SAMPLE] = NONE;
   module_sweep(m);

@@ -53,8 +53,9 @@ void cost_balance(const double *cost, const double *cross, uint32_t n, uint32_t 
 // pipeline_cut.c: a copy of function `step` with its repeats cut at layers and its forward
 // statements placed, balanced by cost; false after an error of the user's.
 bool cut_step(Module *m, Id step, Cut *c);
-// The same for a function without a backward part, whose parameters must be where `like` has them.
-bool cut_eval(Module *m, Id eval, const Cut *like, const uint64_t *use, Cut *c);
+// The same for a function without a backward part, whose parameters must be where `like` has them;
+// `verb`, "validate": what the model is to do, for the message.
+bool cut_eval(Module *m, Id eval, const char *verb, const Cut *like, const uint64_t *use, Cut *c);
 void cut_defs(Cut *c); // fills def
 // Calls visit for each value that the statement reads, what it reads through free statements
 // instead of their values.
@@ -68,7 +69,7 @@ bool cut_split(Cut *c); // false after an error
 
 // pipeline_emit.c: the functions of each phase and chunk, to Module.chunk
 bool cut_emit(Cut *c); // false after an error
-void cut_emit_eval(Cut *c);
+void cut_emit_eval(Cut *c, ChunkPart part); // CHUNK_EVAL or CHUNK_SAMPLE
 uint64_t *cut_use(Cut *c); // by value: chunks that have the parameter
 
 #endif

@@ -598,7 +598,7 @@ static void set_chunk(Id v, void *ctx) {
 }
 
 // Each statement goes to the first chunk that has what it reads.
-bool cut_eval(Module *m, Id eval, const Cut *like, const uint64_t *use, Cut *c) {
+bool cut_eval(Module *m, Id eval, const char *verb, const Cut *like, const uint64_t *use, Cut *c) {
   begin(c, m, eval, false);
   Cutting x = examine(c);
   uint32_t *chunk = NEWN(m->arena, uint32_t, cut_fn(c)->value.n + 1);
@@ -620,8 +620,8 @@ bool cut_eval(Module *m, Id eval, const Cut *like, const uint64_t *use, Cut *c) 
     while (!cut && at < c->nchunk && !(e.allowed >> at & 1)) at++;
     if (at >= c->nchunk) {
       diag_error(m->src, x.stmt[i].loc,
-                 "a pipeline cannot validate this model: a statement reads parameters that no "
-                 "stage has together");
+                 "a pipeline cannot %s this model: a statement reads parameters that no "
+                 "stage has together", verb);
       return false;
     }
     t->chunk = at;

@@ -288,7 +288,7 @@ bool cut_emit(Cut *c) {
   Module *m = c->m;
   Needs n = find_needs(c);
   for (uint32_t k = 0; k < c->nchunk; k++) {
-    PUSH(m->arena, m->chunk, (Chunk){.fn = {NONE, NONE, NONE, NONE}});
+    PUSH(m->arena, m->chunk, (Chunk){.fn = {NONE, NONE, NONE, NONE, NONE}});
     add_chunk_pieces(&n, k);
   }
   if (!check_shared(m)) return false;
@@ -300,8 +300,8 @@ bool cut_emit(Cut *c) {
   return true;
 }
 
-void cut_emit_eval(Cut *c) {
+void cut_emit_eval(Cut *c, ChunkPart part) {
   Needs n = find_needs(c);
   for (uint32_t k = 0; k < c->nchunk; k++)
-    c->m->chunk.at[k].fn[CHUNK_EVAL] = emit(&n, PHASE_F, k, str_intern("eval"));
+    c->m->chunk.at[k].fn[part] = emit(&n, PHASE_F, k, str_intern(chunk_part_name[part]));
 }

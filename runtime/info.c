@@ -129,7 +129,7 @@ static DtMemory most_memory(const DtProgram *p, const Layout *l, int64_t micro, 
   DtMemory most = {0};
   for (int s = 0; s < l->pp && !e->status; s++) {
     DtWalk w = {0};
-    if (l->pp > 1) dt_walk_open(&w, p, s, (micro + l->dp - 1) / l->dp, 0, e);
+    if (l->pp > 1) dt_walk_open(&w, p, s, (micro + l->dp - 1) / l->dp, 0, false, e);
     DtMemory m = dt_memory(&l->stages, s, p, &l->cut, true, &w);
     dt_walk_close(&w);
     if (m.total > most.total) most = m;

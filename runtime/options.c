@@ -155,12 +155,7 @@ static int combinations(const DtOptions *o, const DtProgram *p, DtError *e) {
   if (!o->save && (o->save_every || o->keep))
     return dt_fail(e, DT_EXIT_USAGE, "--%s needs --save DIR",
                    o->save_every ? "save-every" : "keep");
-  if ((o->sample || o->prompt) && p->nchunk)
-    return dt_fail(e, DT_EXIT_USAGE,
-                   "--%s: no rank of a pipeline has all of %s; --export its weights, and give them to a "
-                   "program of one stage with --init",
-                   o->sample ? "sample" : "prompt", p->model);
-  if ((o->sample || o->prompt) && !p->sample)
+  if ((o->sample || o->prompt) && !dt_samples(p))
     return dt_fail(e, DT_EXIT_USAGE, "--%s: %s is not a model over tokens that has logits",
                    o->sample ? "sample" : "prompt", p->model);
   if (o->batch > INT32_MAX / 2)

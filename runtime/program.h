@@ -122,13 +122,13 @@ typedef struct DtStage {
 } DtStage;
 
 // A part of the step that a stage runs: chunk c is stage c % pp's. `weights` is NULL where the schedule
-// does not part the backward pass. The last chunk's forward and eval return loss and metrics.
-enum { DT_FORWARD, DT_BACKWARD, DT_WEIGHTS, DT_EVAL, DT_CHUNK_PARTS };
+// does not part the backward pass. The last chunk's forward and eval return loss and metrics, its sample logits.
+enum { DT_FORWARD, DT_BACKWARD, DT_WEIGHTS, DT_EVAL, DT_SAMPLE, DT_CHUNK_PARTS };
 typedef struct DtPipeChunk {
   DtEntry *run[DT_CHUNK_PARTS];
   bool reads_data[DT_CHUNK_PARTS];
   int64_t slot_bytes; // kept from forward to the last function that reads it
-  int64_t sent_bytes[DT_CHUNK_PARTS]; // by forward and eval to chunk c + 1, by backward to c - 1
+  int64_t sent_bytes[DT_CHUNK_PARTS]; // by forward, eval and sample to chunk c + 1, by backward to c - 1
   int64_t cost[DT_CHUNK_PARTS]; // time, in units of the compiler's estimate; at least 1
   int param, nparam; // of the stage's: those that the chunk uses
   // For messages, of what each function sends: "activations x", and where that is computed.
@@ -173,6 +173,11 @@ typedef struct DtProgram {
 } DtProgram;
 
 extern const DtProgram dt_program;
+
+// Whether text can be made with it: it has logits of tokens.
+static inline bool dt_samples(const DtProgram *p) {
+  return p->nchunk ? p->chunk[0].run[DT_SAMPLE] != NULL : p->sample != NULL;
+}
 
 // The training program: parses options and runs; returns the exit status (0, or 64 to 79 as doc/training.md lists).
 int dt_main(const DtProgram *p, int argc, char **argv);

@@ -80,6 +80,13 @@ bool dt_sample_needs_all(const DtRun *r) {
   return r->zero.cut.params || n[DT_AXIS_TP] * n[DT_AXIS_CP] * n[DT_AXIS_PP] > 1;
 }
 
+// Of a pipeline the last stage alone has logits.
+static void from_last_stage(int32_t *token) {
+  const DtGroup *g = dt_group(1u << DT_AXIS_PP);
+  DtNote note = {"the next token", -1, NULL};
+  if (g->n > 1) dt_wait(dt_broadcast(g, DT_TYPE_I32, g->n - 1, token, 1, note));
+}
+
 static int generate(DtRun *r, Text *t, DtError *e) {
   const DtProgram *p = r->p;
   DtCall call = {.data = {t->token},
@@ -88,15 +95,18 @@ static int generate(DtRun *r, Text *t, DtError *e) {
                  .out = t->logits,
                  .seed = r->seed,
                  .step = (uint64_t)r->step + 1};
+  DtWalkJob job = {.data = t->token, .count = 1, .forward = DT_SAMPLE, .out = t->logits};
   if (begin(t, r->o.prompt, e)) return e->status;
   for (int64_t i = 0; i < r->o.sample; i++) {
     // The rest of the window holds old tokens; a causal model does not look there.
     dt_trace_begin("sample");
-    dt_zero_begin(&r->zero, &call);
-    p->sample(&call);
+    if (p->nchunk && dt_walk(r, DT_WALK_SAMPLE, 0, &job, e)) return e->status;
+    if (!p->nchunk) dt_zero_begin(&r->zero, &call);
+    if (!p->nchunk) p->sample(&call);
     dt_trace_end("sample");
     int32_t next = choose(p, t, r->o.temperature,
                           dt_uniform((uint64_t)r->o.seed, 0, dt_site("sample"), 0, (uint64_t)i));
+    from_last_stage(&next);
     append(t, next);
     put(t, next);
     int failed = fflush(stdout) != 0;

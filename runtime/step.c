@@ -83,7 +83,7 @@ static int through_stages(DtRun *r, const Batch *b, const void *total, int n, do
   const DtWalk *w = &r->walk;
   Share s = share_of(r, b);
   DtWalkJob job = {.load = load_micro, .batch = b, .total = total, .first = s.first * r->micro,
-                   .count = b->count, .training = b->gradients, .nresult = n, .sum = sum};
+                   .count = b->count, .forward = b->gradients ? DT_FORWARD : DT_EVAL, .nresult = n, .sum = sum};
   for (int i = 0; i < n; i++) sum[i] = 0;
   if (b->gradients) return dt_walk(r, DT_WALK_TRAIN, 0, &job, e);
   for (int64_t k = 0; k < w->groups; k++)
@@ -275,7 +275,8 @@ int dt_step_prepare(DtRun *r, bool training, DtError *e) {
   Batch train = {.count = r->o.batch}, val = {.count = r->has_val ? validated(r) : 0};
   if (!r->p->nchunk) return 0;
   int64_t steps = training ? share_of(r, &train).each : 0;
-  return dt_walk_open(&r->walk, r->p, dt_world.coord[DT_AXIS_PP], steps, share_of(r, &val).each, e);
+  return dt_walk_open(&r->walk, r->p, dt_world.coord[DT_AXIS_PP], steps, share_of(r, &val).each,
+                      r->o.sample > 0, e);
 }
 
 int dt_evaluate(DtRun *r, DtResult *result, DtError *e) {

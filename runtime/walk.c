@@ -22,49 +22,55 @@ static int64_t place(int64_t *at, int64_t each, int n) {
   return here;
 }
 
-static int64_t sent(const DtProgram *p, bool eval, int message, int chunk) {
-  int part = message == DT_PIPE_GRAD ? DT_BACKWARD : eval ? DT_EVAL : DT_FORWARD;
-  return p->chunk[chunk].sent_bytes[part];
+// `forward`: what a walk runs, DT_FORWARD of a step, DT_EVAL or DT_SAMPLE.
+static int sender(int forward, int message) {
+  return message == DT_PIPE_GRAD ? DT_BACKWARD : forward;
 }
 
-static int64_t received(const DtProgram *p, bool eval, int message, int chunk) {
+static int64_t sent(const DtProgram *p, int forward, int message, int chunk) {
+  return p->chunk[chunk].sent_bytes[sender(forward, message)];
+}
+
+static int64_t received(const DtProgram *p, int forward, int message, int chunk) {
   int from = message == DT_PIPE_ACT ? chunk - 1 : chunk + 1;
-  return from < 0 || from >= p->nchunk ? 0 : sent(p, eval, message, from);
+  return from < 0 || from >= p->nchunk ? 0 : sent(p, forward, message, from);
 }
 
-static void place_all(DtRoute *r, const DtProgram *p, int stage, bool eval) {
+static void place_all(DtRoute *r, const DtProgram *p, int stage, int forward) {
+  bool eval = forward != DT_FORWARD;
   const DtPipe *pipe = r->pipe;
   for (int c = 0; c < p->nchunk; c++) {
     bool here = c % p->pp == stage;
     r->slot[c] = here && !eval ? place(&r->bytes, p->chunk[c].slot_bytes, pipe->slots[c]) : 0;
     for (int k = 0; here && k < DT_PIPE_MESSAGES; k++) {
-      r->in[k][c] = place(&r->bytes, received(p, eval, k, c), pipe->in[k][c]);
-      r->out[k][c] = place(&r->bytes, sent(p, eval, k, c), pipe->out[k][c]);
+      r->in[k][c] = place(&r->bytes, received(p, forward, k, c), pipe->in[k][c]);
+      r->out[k][c] = place(&r->bytes, sent(p, forward, k, c), pipe->out[k][c]);
     }
   }
 }
 
 // For each kind of message, what the chunks' are and where they are computed.
-static const char **name_messages(const DtProgram *p, bool eval) {
+static const char **name_messages(const DtProgram *p, int forward) {
   size_t C = (size_t)p->nchunk;
   const char **names = calloc(2 * DT_PIPE_MESSAGES * C, sizeof *names);
   for (size_t i = 0; names && i < DT_PIPE_MESSAGES * C; i++) {
     int k = (int)(i / C), c = (int)(i % C);
-    int part = k == DT_PIPE_GRAD ? DT_BACKWARD : eval ? DT_EVAL : DT_FORWARD;
+    int part = sender(forward, k);
     names[C * (size_t)(2 * k) + i % C] = p->chunk[c].message[part];
     names[C * (size_t)(2 * k + 1) + i % C] = p->chunk[c].source[part];
   }
   return names;
 }
 
-static int open_route(DtRoute *r, const DtProgram *p, int stage, int64_t micro, bool eval,
+static int open_route(DtRoute *r, const DtProgram *p, int stage, int64_t micro, int forward,
                       DtError *e) {
+  bool eval = forward != DT_FORWARD;
   size_t C = (size_t)p->nchunk;
   static const int part[DT_PIPE_COMPUTED] = {DT_FORWARD, DT_BACKWARD, DT_WEIGHTS};
   if (micro < 1) return 0;
   int64_t *table = calloc(C * (1 + 2 * DT_PIPE_MESSAGES + DT_PIPE_COMPUTED), sizeof *table);
   DtTicket *ticket = calloc(C * 2 * DT_PIPE_MESSAGES * BUFFERS, sizeof *ticket);
-  const char **names = name_messages(p, eval);
+  const char **names = name_messages(p, forward);
   if (!table || !ticket || !names) {
     free(table);
     free(ticket);
@@ -84,7 +90,7 @@ static int open_route(DtRoute *r, const DtProgram *p, int stage, int64_t micro, 
   for (int w = 0; w < DT_PIPE_COMPUTED; w++) {
     int64_t *cost = table + C * (size_t)(1 + 2 * DT_PIPE_MESSAGES + w);
     for (int c = 0; c < p->nchunk; c++) {
-      int64_t n = p->chunk[c].cost[eval && !w ? DT_EVAL : part[w]];
+      int64_t n = p->chunk[c].cost[w ? part[w] : forward];
       cost[c] = n > 0 ? n : 1;
     }
     s.cost[w] = cost;
@@ -101,20 +107,21 @@ static int open_route(DtRoute *r, const DtProgram *p, int stage, int64_t micro, 
   int stride = dt_world.size / p->pp > 0 ? dt_world.size / p->pp : 1;
   if (!dt_pipe_check(r->pipe, dt_world.rank % stride, stride, why, sizeof why))
     return dt_fail(e, DT_EXIT_BUG, "the pipeline's schedule does not run: %s", why);
-  place_all(r, p, stage, eval);
+  place_all(r, p, stage, forward);
   return 0;
 }
 
-int dt_walk_open(DtWalk *w, const DtProgram *p, int stage, int64_t train, int64_t eval,
+int dt_walk_open(DtWalk *w, const DtProgram *p, int stage, int64_t train, int64_t eval, bool sample,
                  DtError *e) {
   *w = (DtWalk){.group = eval < EVAL_GROUP ? eval : EVAL_GROUP};
   w->groups = w->group ? eval / w->group : 0;
   w->rest = w->group ? eval % w->group : 0;
   e->status = 0;
-  if (open_route(&w->route[DT_WALK_TRAIN], p, stage, train, false, e) ||
-      open_route(&w->route[DT_WALK_EVAL], p, stage, w->group, true, e))
+  if (open_route(&w->route[DT_WALK_TRAIN], p, stage, train, DT_FORWARD, e) ||
+      open_route(&w->route[DT_WALK_EVAL], p, stage, w->group, DT_EVAL, e) ||
+      open_route(&w->route[DT_WALK_REST], p, stage, w->rest, DT_EVAL, e))
     return e->status;
-  return open_route(&w->route[DT_WALK_REST], p, stage, w->rest, true, e);
+  return open_route(&w->route[DT_WALK_SAMPLE], p, stage, sample, DT_SAMPLE, e);
 }
 
 void dt_walk_close(DtWalk *w) {
@@ -143,7 +150,7 @@ typedef struct Walk {
   DtCall call;
   int64_t from; // the route's first microbatch among the rank's
   int64_t loaded; // the microbatch in r->buffer, or -1
-  bool eval;
+  int forward; // DT_FORWARD, DT_EVAL or DT_SAMPLE
 } Walk;
 
 static char *in_pool(const Walk *w, const int64_t *base, int chunk, int64_t each, int i) {
@@ -164,9 +171,9 @@ static void exchange(Walk *w, const DtPipeOp *op) {
   const DtProgram *p = w->r->p;
   const DtGroup *g = dt_group(1u << DT_AXIS_PP);
   int message = op->message, to = message == DT_PIPE_ACT ? op->chunk + 1 : op->chunk - 1;
-  int64_t bytes = sent(p, w->eval, message, op->chunk), n = bytes / 4;
+  int64_t bytes = sent(p, w->forward, message, op->chunk), n = bytes / 4;
   const DtPipeChunk *c = &p->chunk[op->chunk];
-  int part = message == DT_PIPE_GRAD ? DT_BACKWARD : w->eval ? DT_EVAL : DT_FORWARD;
+  int part = sender(w->forward, message);
   DtNote note = {c->message[part], -1, c->source[part]};
   if (!bytes) return;
   dt_comm_micro(w->from + op->micro);
@@ -181,7 +188,7 @@ static void exchange(Walk *w, const DtPipeOp *op) {
 
 static int part_of(const Walk *w, const DtPipeOp *op) {
   static const int part[DT_PIPE_COMPUTED] = {DT_FORWARD, DT_BACKWARD, DT_WEIGHTS};
-  return w->eval ? DT_EVAL : part[op->work];
+  return op->work == DT_PIPE_F ? w->forward : part[op->work];
 }
 
 // Whether this function makes the chunk's gradients.
@@ -193,41 +200,42 @@ static void prepare_call(Walk *w, const DtPipeOp *op, const DtPipeChunk *c) {
   const DtProgram *p = w->r->p;
   int message = op->work == DT_PIPE_F ? DT_PIPE_ACT : DT_PIPE_GRAD;
   w->call.first = (int32_t)(w->job->first + (w->from + op->micro) * w->r->micro);
-  w->call.slot = w->eval ? NULL : in_pool(w, w->route->slot, op->chunk, c->slot_bytes, op->slot);
+  w->call.slot = w->forward != DT_FORWARD ? NULL : in_pool(w, w->route->slot, op->chunk, c->slot_bytes, op->slot);
   w->call.in = w->call.send = NULL;
   if (op->in >= 0) {
     wait_for(ticket(w->route->arrived, message, op->chunk, op->in));
     w->call.in = in_pool(w, w->route->in[message], op->chunk,
-                         received(p, w->eval, message, op->chunk), op->in);
+                         received(p, w->forward, message, op->chunk), op->in);
   }
   if (op->out >= 0) {
     wait_for(ticket(w->route->gone, message, op->chunk, op->out));
     w->call.send = in_pool(w, w->route->out[message], op->chunk,
-                           sent(p, w->eval, message, op->chunk), op->out);
+                           sent(p, w->forward, message, op->chunk), op->out);
   }
 }
 
 static int compute(Walk *w, const DtPipeOp *op, DtError *e) {
-  static const char *const name[] = {"forward", "backward", "weights", "eval"};
+  static const char *const name[] = {"forward", "backward", "weights", "eval", "sample"};
   DtRun *r = w->r;
   const DtProgram *p = r->p;
   const DtPipeChunk *c = &p->chunk[op->chunk];
   double out[1 + DT_MAX_METRICS] = {0};
+  bool training = w->forward == DT_FORWARD;
   int part = part_of(w, op);
-  if (c->reads_data[part] && w->loaded != op->micro) {
+  if (w->job->load && c->reads_data[part] && w->loaded != op->micro) {
     if (w->job->load(r, w->job->batch, w->from + op->micro, e)) return e->status;
     w->loaded = op->micro;
   }
   prepare_call(w, op, c);
-  w->call.out = out;
+  w->call.out = w->job->out ? w->job->out : out;
   dt_trace_begin(name[part]);
   dt_comm_micro(w->from + op->micro);
-  if (w->eval || !makes_gradients(c, part)) dt_zero_begin(&r->zero, &w->call);
+  if (!training || !makes_gradients(c, part)) dt_zero_begin(&r->zero, &w->call);
   else
     dt_zero_begin_step(&r->zero, &w->call, op->micro == 0,
                        op->micro == w->route->pipe->shape.micro - 1);
   c->run[part](&w->call);
-  if (!w->eval && makes_gradients(c, part) && r->zero.cut.each) {
+  if (training && makes_gradients(c, part) && r->zero.cut.each) {
     DtRange units = dt_zero_units_of(&r->zero, c->param, c->nparam);
     dt_zero_end_units(&r->zero, units.lo, units.hi);
   }
@@ -252,7 +260,7 @@ int dt_walk(DtRun *r, int route, int64_t from, const DtWalkJob *job, DtError *e)
             .job = job,
             .from = from,
             .loaded = -1,
-            .eval = !job->training};
+            .forward = job->forward};
   const DtPipeStage *s = &w.route->pipe->stage[dt_world.coord[DT_AXIS_PP]];
   w.call = (DtCall){.batch = (int32_t)job->count,
                     .total = job->total,
@@ -260,6 +268,7 @@ int dt_walk(DtRun *r, int route, int64_t from, const DtWalkJob *job, DtError *e)
                     .seed = r->seed,
                     .step = (uint64_t)r->step + 1};
   for (int k = 0; k < r->p->ndata; k++) w.call.data[k] = r->buffer[k];
+  if (job->data) w.call.data[0] = job->data;
   for (int64_t i = 0; i < s->n; i++) {
     const DtPipeOp *op = &s->op[i];
     if (op->work >= DT_PIPE_COMPUTED) exchange(&w, op);
@@ -267,7 +276,7 @@ int dt_walk(DtRun *r, int route, int64_t from, const DtWalkJob *job, DtError *e)
   }
   settle(&w);
   dt_comm_micro(-1);
-  if (job->training && !r->zero.cut.each) {
+  if (job->forward == DT_FORWARD && !r->zero.cut.each) {
     r->zero.last = true;
     dt_zero_end_step(&r->zero);
   }

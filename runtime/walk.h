@@ -19,16 +19,19 @@ typedef struct DtRoute {
   DtTicket *arrived[DT_PIPE_MESSAGES], *gone[DT_PIPE_MESSAGES]; // by chunk and buffer
 } DtRoute;
 
-enum { DT_WALK_TRAIN, DT_WALK_EVAL, DT_WALK_REST, DT_WALKS };
+enum { DT_WALK_TRAIN, DT_WALK_EVAL, DT_WALK_REST, DT_WALK_SAMPLE, DT_WALKS };
 typedef struct DtWalk {
-  DtRoute route[DT_WALKS]; // of a step; of validation: of `group` microbatches, and of those left
+  // Of a step; of validation: of `group` microbatches, and of those left; of one text.
+  DtRoute route[DT_WALKS];
   int64_t group, groups, rest;
   char *memory, *tied; // dt_walk_bytes; a gradient that other stages hold too
 } DtWalk;
 
-// Makes the tables for `train` and `eval` microbatches a rank (0: none) and proves that they run.
+// Makes the tables for `train` and `eval` microbatches a rank (0: none), and for a text where
+// `sample` asks for it, and proves that they run.
 // 70 with what is wrong where one does not; 71.
-int dt_walk_open(DtWalk *w, const DtProgram *p, int stage, int64_t train, int64_t eval, DtError *e);
+int dt_walk_open(DtWalk *w, const DtProgram *p, int stage, int64_t train, int64_t eval, bool sample,
+                 DtError *e);
 void dt_walk_close(DtWalk *w);
 int64_t dt_walk_bytes(const DtWalk *w);
 
@@ -36,13 +39,15 @@ int64_t dt_walk_bytes(const DtWalk *w);
 typedef int DtWalkLoad(struct DtRun *r, const void *batch, int64_t micro, DtError *e);
 
 typedef struct DtWalkJob {
-  DtWalkLoad *load;
+  DtWalkLoad *load; // NULL: `data` is the first data argument, and there are no others
+  const void *data;
   const void *batch; // for load
   const void *total;
   int64_t first; // of the rank's microbatches, in samples of the batch
   int64_t count; // samples in the batch
-  bool training;
+  int forward; // DT_FORWARD: with what follows in a step; DT_EVAL, DT_SAMPLE
   int nresult;
+  void *out; // NULL, or where the last chunk's results go instead
   double *sum; // results are added to it, in the order of microbatches; by the last stage alone
 } DtWalkJob;
 

@@ -67,6 +67,6 @@ model llama apart examples/llama.dt "2:1f1b 4:1f1b 3:gpipe 2:interleaved:2 3:zb"
 model layers apart tests/passes/pipeline/layers.dt "4:1f1b 2:zb" "-D microbatch=2"
 
 expect 64 ./many --ranks 2 --sample 3
-says "no rank of a pipeline has all of Layers" err.txt
+says "Layers is not a model over tokens that has logits" err.txt
 expect 78 ./many
 says "tp 1 x cp 1 x pp 2" err.txt
