@@ -73,6 +73,7 @@ struct AstStmt {
   int bar; // PARAM: dimensions before the bar, -1 without one
   Ast *value; // PARAM: NULL without an initialiser
   Ast *cond; // PARAM: after `if`
+  ArgList shard; // ASSIGN, ACC, RETURN, PARAM: name is the axis, value an index or dimension
   ArgList formal; // METHOD; options of a PARAM
   StmtList body, other;
 };

@@ -104,6 +104,15 @@ static void print_list(const AstList *l, int bar, Buf *out) {
   }
 }
 
+static void print_shard(const ArgList *shard, Buf *out) {
+  for (uint32_t i = 0; i < shard->n; i++) {
+    buf_printf(out, i ? ", " : " shard(");
+    ast_print_expr(shard->at[i].value, out);
+    buf_printf(out, ": %s", shard->at[i].name);
+  }
+  if (shard->n) buf_printf(out, ")");
+}
+
 static void print_body(const StmtList *body, int indent, Buf *out);
 
 static void print_param(const AstStmt *s, Buf *out) {
@@ -111,6 +120,7 @@ static void print_param(const AstStmt *s, Buf *out) {
   if (s->bar == 0) buf_printf(out, "| ");
   print_list(&s->target, s->bar > 0 ? s->bar : -1, out);
   buf_printf(out, "]");
+  print_shard(&s->shard, out);
   if (s->value) {
     buf_printf(out, " = ");
     ast_print_expr(s->value, out);
@@ -132,6 +142,7 @@ static void print_stmt(const AstStmt *s, int indent, Buf *out) {
     if (!s->value) break;
     buf_printf(out, s->tag == S_ACC ? " += " : " = ");
     ast_print_expr(s->value, out);
+    print_shard(&s->shard, out);
     break;
   case S_IF:
     buf_printf(out, "if ");

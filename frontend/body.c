@@ -294,7 +294,8 @@ static bool open_accumulator(St *st, const Ast *target, const Ast *value, Target
   return true;
 }
 
-static Id assign_comp(Fb *fb, const Ast *target, const Ast *value, bool acc, Id loc) {
+static Id assign_comp(Fb *fb, const Ast *target, const Ast *value, const ArgList *shard, bool acc,
+                      Id loc) {
   Front *fr = fb->fr;
   Str name = target->a->name;
   St *st = NEW(fr->arena, St);
@@ -302,7 +303,7 @@ static Id assign_comp(Fb *fb, const Ast *target, const Ast *value, bool acc, Id 
   Frame f = {.guard = NONE}, g = {.guard = NONE};
   VarList list = {0};
   Target t = {.value = NONE, .name = name, .name_loc = target->a->loc, .acc = acc};
-  bool ok = bind_left(st, &target->arg, acc, &f, &list);
+  bool ok = shard_enter(st, shard) && bind_left(st, &target->arg, acc, &f, &list);
   if (!ok || (acc && !open_accumulator(st, target, value, &t))) return NONE;
   if (acc && t.value != NONE) {
     ArgList plain = {0};
@@ -312,7 +313,7 @@ static Id assign_comp(Fb *fb, const Ast *target, const Ast *value, bool acc, Id 
     if (!match_subs(st, &plain, &s, name, target->loc, &f)) return NONE;
   }
   prepare(st, value, &f);
-  if (!solve(st)) return NONE;
+  if (!solve(st) || !shard_bound(st)) return NONE;
   if (st->dots_bound && !st->dots_known) {
     err(fr, loc, "nothing says how many dimensions '...' stands for");
     return NONE;
@@ -330,14 +331,15 @@ static void note_accumulator(Fb *fb, Str name, bool acc, const Ast *value) {
 }
 
 // name = ..., name[...] = ... or +=; the value it is bound to, or NONE.
-static Id assign(Fb *fb, const Ast *target, const Ast *value, bool acc, Id loc) {
+static Id assign(Fb *fb, const Ast *target, const Ast *value, const ArgList *shard, bool acc,
+                 Id loc) {
   Front *fr = fb->fr;
   if (target->kind == A_ERROR || value->kind == A_ERROR) {
     fb->failed = true;
     return NONE;
   }
   if (target->kind == A_INDEX && target->a->kind == A_NAME) {
-    Id v = assign_comp(fb, target, value, acc, loc);
+    Id v = assign_comp(fb, target, value, shard, acc, loc);
     bind_tensor(fb, target->a->name, target->a->loc, v);
     note_accumulator(fb, target->a->name, acc, value);
     return v;
@@ -348,6 +350,7 @@ static Id assign(Fb *fb, const Ast *target, const Ast *value, bool acc, Id loc) 
     else err(fr, target->loc, "the left side is a name, or a name with subscripts");
     return NONE;
   }
+  no_shard(fb, shard);
   Val v = whole(fb, value, target->name);
   if (v.kind == V_CT) {
     Binding *b = bind(fb, target->name, target->loc);
@@ -379,6 +382,7 @@ static void assign_many(Fb *fb, const AstStmt *s) {
   Id before = fb->fn.value.n;
   uint32_t n = 0;
   bool names = s->target.n <= MAX_ARGS;
+  no_shard(fb, &s->shard);
   for (uint32_t i = 0; i < s->target.n; i++) names &= s->target.at[i]->kind == A_NAME;
   if (!names) err(fr, s->loc, "several results go to names: x, y = f(...)");
   else if (!is_tensor_call(&(Env){fr, fb->unit, fb->layer, fb}, s->value))
@@ -406,8 +410,9 @@ static void run_return(Fb *fb, const AstStmt *s) {
     const Ast *e = s->target.at[i];
     Id v;
     if (s->value && e->kind == A_INDEX) {
-      v = assign(fb, e, s->value, false, s->loc);
+      v = assign(fb, e, s->value, &s->shard, false, s->loc);
     } else {
+      no_shard(fb, &s->shard);
       Str name = s->value && e->kind == A_NAME ? e->name : str_intern("result");
       v = val_tensor(fb, whole(fb, s->value ? s->value : e, name), DT_REAL, e->loc);
     }
@@ -422,10 +427,10 @@ static void run_stmt(Fb *fb, const AstStmt *s) {
   bool yes;
   switch (s->tag) {
   case S_ASSIGN:
-    if (s->target.n == 1) assign(fb, s->target.at[0], s->value, false, s->loc);
+    if (s->target.n == 1) assign(fb, s->target.at[0], s->value, &s->shard, false, s->loc);
     else assign_many(fb, s);
     return;
-  case S_ACC: assign(fb, s->target.at[0], s->value, true, s->loc); return;
+  case S_ACC: assign(fb, s->target.at[0], s->value, &s->shard, true, s->loc); return;
   case S_RETURN: run_return(fb, s); return;
   case S_IF:
     if (ct_cond(&(Env){fr, fb->unit, fb->layer, fb}, s->value, &yes))

@@ -321,8 +321,11 @@ bool emit_body(St *st, Target *t, Red red, Id body, const Frame *f, uint32_t nfr
     t->value = fb_value(fb, t->name, &t->shape, ROLE_LOCAL, t->name_loc);
   }
   Index index[MAX_INDEX];
-  for (uint32_t i = 0; i < f->n; i++)
-    index[i] = (Index){f->var[i]->name, f->var[i]->extent, f->var[i]->local};
+  for (uint32_t i = 0; i < f->n; i++) {
+    const IndexVar *v = f->var[i];
+    index[i] = (Index){.name = v->name, .extent = v->extent, .local = v->local, .on = v->on,
+                       .off = st->off};
+  }
   name_indices(index, f->n);
   fn_comp(m, &fb->fn, t->value, t->sub, t->acc, red, index, nfree, f->n, body, st->loc);
   if (!st->read_loc) note_places(st, body);

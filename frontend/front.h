@@ -271,6 +271,7 @@ typedef struct IndexVar {
   bool ranged; // fixed by i < n
   bool hidden; // one of `...` or of a whole tensor: the user has no name for it
   bool local; // a reduction binds it inside of a local(...) that names it
+  uint8_t on; // axes that `shard` gives it, as in Index
   Id loc; // where it is bound
   Id fixed_loc; // where its extent was found
   Str fixed_by; // tensor there, or NULL for a range
@@ -297,6 +298,12 @@ typedef struct LocalName { // an index that a local(...) around this place names
   Str name; // "..." too
   bool bound; // by a reduction in there
 } LocalName;
+typedef struct ShardName { // an index that the statement's `shard` names
+  Str name;
+  Id loc;
+  uint32_t axis; // of axis_word
+  bool bound;
+} ShardName;
 typedef struct ReadLoc {
   Id read, loc;
 } ReadLoc;
@@ -317,6 +324,8 @@ typedef struct St {
   VEC(NodeInfo) node;
   VEC(Constraint) constraint;
   VEC(LocalName) local;
+  VEC(ShardName) shard;
+  uint8_t off; // axes that `shard` gives to none
   VEC(ReadLoc) read; // places of reads that were made
   const Id *read_loc; // of the body that is about to be emitted, in Stmt's terms; or NULL
   uint32_t nread_loc;
@@ -331,6 +340,12 @@ typedef struct St {
   VarList whole_var;
 } St;
 IndexVar *var_new(St *st, Str name, Id loc);
+// shard.c. Enters a statement's `shard(...)` in st; shard_bound, once all indices are bound: each was.
+bool shard_enter(St *st, const ArgList *shard);
+bool shard_bound(St *st);
+uint8_t shard_on(St *st, Str name); // the axes that it gives to an index
+void no_shard(Fb *fb, const ArgList *shard); // of what has no indices on its left: an error
+bool param_shard(Front *fr, const AstStmt *s, Param *p);
 // The indices that e binds (i, i < n, ..., (a b=2)), appended to list and to f.
 bool bind_index(St *st, const Ast *e, Frame *f, VarList *list);
 // Appends the list to the frame, `...` as what it stands for; false where there are too many.

@@ -81,7 +81,7 @@ static Ast *group(Parser *p, Arg first, const ArgList *rest, Span at) {
 %token T_USE "'use'" T_LAYER "'layer'" T_MODEL "'model'" T_FN "'fn'" T_TRAIN "'train'"
 %token T_PARAM "'param'" T_STACK "'stack'" T_OF "'of'" T_IF "'if'" T_ELSE "'else'"
 %token T_AND "'and'" T_OR "'or'" T_NOT "'not'" T_RETURN "'return'" T_TRUE "'true'" T_FALSE "'false'"
-%token T_INTRINSIC "'intrinsic'"
+%token T_INTRINSIC "'intrinsic'" T_SHARD "'shard'"
 %token T_DOTS "'...'" T_ACC "'+='" T_IDIV "'//'" T_POW "'**'"
 %token T_EQ "'=='" T_NE "'!='" T_LE "'<='" T_GE "'>='"
 
@@ -96,8 +96,8 @@ static Ast *group(Parser *p, Arg first, const ArgList *rest, Span at) {
 %right T_POW
 
 %type <Ast *> expr postfix primary group
-%type <Arg> arg gitem
-%type <ArgList> args arglist gitems formals options
+%type <Arg> arg gitem one
+%type <ArgList> args arglist gitems formals options shard sharded
 %type <AstList> exprs dims dimlist
 %type <AstStmt *> stmt if_stmt param
 %type <StmtList> stmts block
@@ -137,21 +137,24 @@ stmts: %empty { $$ = (StmtList){0}; }
   | stmts error '{' { yyerrok; } stmts '}' T_NL { $$ = $1; }
   ;
 
-stmt: exprs '=' expr {
+stmt: exprs '=' expr shard {
       $$ = stmt_new(p, S_ASSIGN, @$);
       $$->target = $1;
       $$->value = $3;
+      $$->shard = $4;
     }
-  | expr T_ACC expr {
+  | expr T_ACC expr shard {
       $$ = stmt_new(p, S_ACC, @$);
       PUT($$->target, $1);
       $$->value = $3;
+      $$->shard = $4;
     }
   | T_RETURN exprs { $$ = stmt_new(p, S_RETURN, @$); $$->target = $2; }
-  | T_RETURN exprs '=' expr {
+  | T_RETURN exprs '=' expr shard {
       $$ = stmt_new(p, S_RETURN, @$);
       $$->target = $2;
       $$->value = $4;
+      $$->shard = $5;
     }
   | if_stmt
   | param
@@ -188,16 +191,35 @@ if_stmt: T_IF expr block { $$ = stmt_new(p, S_IF, @2); $$->value = $2; $$->body 
     }
   ;
 
-param: T_PARAM T_NAME '[' dims '|' dims ']' options {
-      $$ = param(p, $2, @$, @2, &$8);
+param: T_PARAM T_NAME '[' dims '|' dims ']' shard options {
+      $$ = param(p, $2, @$, @2, &$9);
+      $$->shard = $8;
       $$->target = $4;
       $$->bar = (int)$4.n;
       for (uint32_t i = 0; i < $6.n; i++) PUT($$->target, $6.at[i]);
     }
-  | T_PARAM T_NAME '[' dims ']' options {
-      $$ = param(p, $2, @$, @2, &$6);
+  | T_PARAM T_NAME '[' dims ']' shard options {
+      $$ = param(p, $2, @$, @2, &$7);
+      $$->shard = $6;
       $$->target = $4;
     }
+  ;
+
+// shard(o: tp, t: cp): which index or dimension an axis of the mesh deals out.
+shard: %empty { $$ = (ArgList){0}; }
+  | T_SHARD '(' sharded ')' { $$ = $3; }
+  ;
+
+sharded: one { $$ = (ArgList){0}; PUT($$, $1); }
+  | sharded ',' one { $$ = $1; PUT($$, $3); }
+  ;
+
+one: T_NAME ':' T_NAME {
+      Ast *key = ast_new(p, A_NAME, @1);
+      key->name = $1;
+      $$ = NAMED($3, @3, key);
+    }
+  | T_INT ':' T_NAME { $$ = NAMED($3, @3, $1); }
   ;
 
 dims: %empty { $$ = (AstList){0}; }

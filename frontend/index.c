@@ -73,6 +73,7 @@ static bool bind_one(St *st, Str name, Id loc, const Ast *range, Frame *f, VarLi
   }
   IndexVar *v = var_new(st, name, loc);
   v->local = is_local(st, name);
+  v->on = shard_on(st, name);
   PUSH(fr->arena, *list, v);
   return frame_push(st, f, v, loc) && (!range || set_range(st, v, range));
 }

@@ -229,7 +229,8 @@ static bool make_param(Env *env, const AstStmt *s, Param *p) {
         ct_kind_text(&init));
     return false;
   }
-  return set_init(fr, p, &init, s->value->loc) && param_options(env, s, p);
+  return set_init(fr, p, &init, s->value->loc) && param_options(env, s, p) &&
+         param_shard(fr, s, p);
 }
 
 static void add_param(Env *env, const AstStmt *s) {
@@ -361,7 +362,10 @@ static void run_fields(Env *env, const StmtList *body, bool nested) {
     switch (s->tag) {
     case S_PARAM: add_param(env, s); break;
     case S_ASSIGN:
-      if (s->target.n == 1 && s->target.at[0]->kind == A_NAME)
+      if (s->shard.n)
+        err(env->fr, s->shard.at[0].value->loc, "a field has no indices to shard"),
+            env->layer->failed = true;
+      else if (s->target.n == 1 && s->target.at[0]->kind == A_NAME)
         add_value(env, s->target.at[0]->name, s->target.at[0]->loc, s->value);
       else
         err(env->fr, s->loc, "a field of a layer is one name: `name = ...`"),

@@ -38,7 +38,7 @@ static Entity of_field(Env *env, Field *f, uint32_t first, bool in_stack) {
   case F_ABSENT: return (Entity){.kind = ENT_ABSENT};
   case F_ERROR: return (Entity){.kind = ENT_ERROR};
   case F_PARAM:
-    if (!env->fb) return (Entity){.kind = ENT_VALUE, .value = NONE};
+    if (!env->fb || !env->fb->param) return (Entity){.kind = ENT_VALUE, .value = NONE};
     return (Entity){.kind = ENT_VALUE, .value = env->fb->param[first + f->first]};
   case F_LAYER:
   case F_STACK:

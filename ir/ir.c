@@ -4,6 +4,7 @@
 
 const char *const dtype_name[NDTYPE] = {"real", "f64", "f32", "bf16", "f16", "int", "bool"};
 const char *const red_name[NRED] = {"", "sum", "mean", "max", "min", "argmax"};
+const char *const axis_word[NAMED_AXES] = {"tp", "cp"};
 const char *const coll_name[NCOLL] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all",
                                       "shift"};
 const char *const intrinsic_name[NINTR] = {"", "attention"};
@@ -21,6 +22,12 @@ const OpInfo op_info[NOP] = {
 int dtype_size(Dtype t) {
   static const int size[NDTYPE] = {8, 8, 4, 2, 2, 4, 1};
   return size[t];
+}
+
+uint32_t named_axis(Str name) {
+  uint32_t a = 0;
+  while (a < NAMED_AXES && strcmp(axis_word[a], name)) a++;
+  return a;
 }
 
 int64_t value_count(const Value *v) {

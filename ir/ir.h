@@ -124,7 +124,15 @@ typedef struct Index {
   Str name; // unique in its statement
   int64_t extent; // at least 1
   bool local; // over the samples of one microbatch on one rank; meant for pass batch, none after it
+  // What the model says of axis_word[i], bit i: dealt out over it; not dealt out over it. Meant for
+  // pass shard, none after it.
+  uint8_t on, off;
 } Index;
+
+// Mesh axes that a model may name in `shard(i: tp)`.
+enum { NAMED_AXES = 2 };
+extern const char *const axis_word[NAMED_AXES]; // "tp" "cp"
+uint32_t named_axis(Str name); // NAMED_AXES: it is none of them
 
 // How a value lies over the ranks of one mesh axis of size n. PARTIAL: the value is the reduction, by
 // `op`, over the ranks' arrays. SPLIT: element p of dimension dim belongs to rank (p / block) % n;
@@ -264,6 +272,9 @@ typedef struct Param {
   InitKind init;
   double init_a, init_b; // normal: mean, deviation; uniform: low, high; const: value
   Shard shard[MAX_AXIS]; // where its elements live
+  // What the model says of axis_word[i]: nothing (0), whole (-1), or cut along dimension d of those
+  // that are no stack's (d + 1). Meant for pass shard, none after it.
+  int8_t asked[NAMED_AXES];
   Id loc;
 } Param;
 

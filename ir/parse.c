@@ -154,6 +154,7 @@ static Red reduction_ahead(const Parser *p) {
         ahead(p, k + 1)->kind != '<' || ahead(p, k + 2)->kind != TOK_INT)
       return RED_NONE;
     if (is_word(ahead(p, k + 3), "local")) k++;
+    while (is_word(ahead(p, k + 3), "on") || is_word(ahead(p, k + 3), "off")) k += 2;
     while (ahead(p, k + 3)->kind == '@')
       k += ahead(p, k + 5)->kind == '/' ? 4 : 2; // '@' AXIS ['/' BLOCK]
     if (ahead(p, k + 3)->kind == ':') return (Red)red;
@@ -569,14 +570,36 @@ static bool init(Parser *p, Param *q) {
   return p_expect(p, ')', "`)`");
 }
 
-// param = 'param' NAME [extents] shards '=' init ['decay'] loc
+// asked = {'on' AXIS DIMENSION | 'off' AXIS}
+static bool asked(Parser *p, Param *q) {
+  for (;;) {
+    bool on = accept_word(p, "on");
+    if (!on && !accept_word(p, "off")) return true;
+    const Token *t = tok(p);
+    Str name;
+    uint32_t dim = 0;
+    if (!p_name(p, "an axis", &name)) return false;
+    uint32_t axis = named_axis(name);
+    if (axis == NAMED_AXES) return p_fail(p, t, "expected `tp` or `cp`");
+    if (q->asked[axis]) return p_fail(p, t, "axis `%s` is here already", name);
+    t = tok(p);
+    if (on && !p_small(p, &dim)) return false;
+    if (on && dim >= (uint32_t)(q->rank - q->nstack))
+      return p_fail(p, t, "there is no dimension %u", dim);
+    q->asked[axis] = on ? (int8_t)(dim + 1) : -1;
+  }
+}
+
+// param = 'param' NAME [extents] asked shards '=' init ['decay'] loc
 static bool param(Parser *p) {
   Param q = {.bar = -1};
   const Token *t = tok(p);
   if (!p_name(p, "a parameter", &q.name) || (accept(p, '[') && !param_extents(p, &q))) return false;
   Shape s = {.rank = q.rank};
   memcpy(s.extent, q.extent, sizeof s.extent);
-  if (!shape_fits(p, t, DT_F64, &s) || !shards(p, &s, q.shard) || !p_expect(p, '=', "`=`") || !init(p, &q)) return false;
+  if (!shape_fits(p, t, DT_F64, &s) || !asked(p, &q) || !shards(p, &s, q.shard) ||
+      !p_expect(p, '=', "`=`") || !init(p, &q))
+    return false;
   q.decay = accept_word(p, "decay");
   if (!p_loc(p, &q.loc)) return false;
   PUSH(p->a, p->m->param, q);

@@ -197,7 +197,25 @@ bool p_assign(Parser *p, const Token *t, uint32_t axis, Assign a) {
   return true;
 }
 
-// index = NAME '<' extent ['local'] {'@' AXIS block}
+// asked = {('on' | 'off') AXIS}
+static bool asked(Parser *p, Index *x) {
+  for (;;) {
+    bool on = accept_word(p, "on");
+    if (!on && !accept_word(p, "off")) return true;
+    const Token *t = tok(p);
+    Str name;
+    if (!p_name(p, "an axis", &name)) return false;
+    uint32_t axis = named_axis(name);
+    if (axis == NAMED_AXES) return p_fail(p, t, "expected `tp` or `cp`");
+    for (uint32_t i = 0; on && i < p->nindex; i++)
+      if (p->index[i].on >> axis & 1)
+        return p_fail(p, t, "axis `%s` has an index of this statement already", name);
+    if ((x->on | x->off) >> axis & 1) return p_fail(p, t, "axis `%s` is here already", name);
+    *(on ? &x->on : &x->off) |= (uint8_t)(1u << axis);
+  }
+}
+
+// index = NAME '<' extent ['local'] asked {'@' AXIS block}
 bool p_new_index(Parser *p) {
   const Token *t = tok(p);
   Index x = {0};
@@ -208,6 +226,7 @@ bool p_new_index(Parser *p) {
     return p_fail(p, t, "index `%s` has an extent already", x.name);
   if (p->nindex == MAX_INDEX) return p_fail(p, t, "more than %d indices", MAX_INDEX);
   x.local = accept_word(p, "local");
+  if (!asked(p, &x)) return false;
   p->index[p->nindex++] = x;
   while (p_axis_here(p)) {
     uint32_t axis;

@@ -209,6 +209,10 @@ static void put_index(Printer *p, int64_t i) {
   p->seen |= 1u << i;
   buf_printf(p->b, "<%lld", (long long)p->s->index[i].extent);
   if (p->s->index[i].local) put(p, " local");
+  for (uint32_t a = 0; a < NAMED_AXES; a++) {
+    if (p->s->index[i].on >> a & 1) buf_printf(p->b, " on %s", axis_word[a]);
+    if (p->s->index[i].off >> a & 1) buf_printf(p->b, " off %s", axis_word[a]);
+  }
   for (uint32_t a = 0; a < p->m->axis.n; a++) {
     const Assign *g = &p->s->assign[a];
     if (g->kind != ASSIGN_INDEX || g->index != i) continue;
@@ -699,6 +703,10 @@ static void put_param(Printer *p, const Param *q) {
   if (q->nstack && q->nstack == q->rank) put(p, ";");
   if (q->rank == bar) put(p, bar ? " |" : "|");
   if (q->rank || q->bar >= 0) put(p, "]");
+  for (uint32_t a = 0; a < NAMED_AXES; a++) {
+    if (q->asked[a] > 0) buf_printf(p->b, " on %s %d", axis_word[a], q->asked[a] - 1);
+    if (q->asked[a] < 0) buf_printf(p->b, " off %s", axis_word[a]);
+  }
   put_shards(p, q->shard, q->extent);
   buf_printf(p->b, " = %s", init_name[q->init]);
   if (q->init == INIT_NORMAL || q->init == INIT_UNIFORM || q->init == INIT_CONST) {

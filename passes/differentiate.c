@@ -72,9 +72,13 @@ Id new_adjoint(Diff *d, Id of) {
   return fn_value(d->m, fn_of(d), d_name(v.name), v.type, v.extent, v.rank, ROLE_LOCAL, v.loc);
 }
 
+// What the model says of the forward statement's indices and axes does not bind its derivative.
 static void emit_form(Diff *d, Id lhs, bool acc, const Form *f) {
   bool sum = f->nindex > f->nfree;
-  fn_comp(d->m, fn_of(d), lhs, f->sub, acc, sum ? RED_SUM : RED_NONE, f->index, f->nfree, f->nindex,
+  Index index[MAX_INDEX];
+  memcpy(index, f->index, f->nindex * sizeof *index);
+  for (uint32_t i = 0; i < f->nindex; i++) index[i].on = index[i].off = 0;
+  fn_comp(d->m, fn_of(d), lhs, f->sub, acc, sum ? RED_SUM : RED_NONE, index, f->nfree, f->nindex,
           f->body, f->loc);
 }
 

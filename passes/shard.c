@@ -16,7 +16,7 @@
 // order: points of products that a rank computes; bytes of the matrices that it holds; bytes sent
 // in collectives; terms that one rank alone counts; the number of collectives and the bytes that
 // statements move. The first two are what the axis is for. The fourth reduces a product before its
-// bias and the residual are added, not after.
+// bias and the residual are added, not after. What the model says by `shard(i: tp)` binds the plan.
 #include "passes/passes.h"
 #include "passes/shard.h"
 
@@ -142,7 +142,7 @@ static void count_calls(const Sharder *z, const Level *l, const Call **whole, ui
   for (uint32_t i = 0; i < l->cluster.n; i++) count_calls(z, l->cluster.at[i].in, whole, n);
 }
 
-// Where the sequence is exchanged for heads, they must be enough to be dealt out over this axis too.
+// Where the sequence is exchanged for heads, there must be enough of them for this axis too.
 static bool heads_suffice(const Sharder *z, const Level *l) {
   const Call *whole = NULL;
   uint32_t calls = 0;
@@ -163,8 +163,8 @@ static bool heads_suffice(const Sharder *z, const Level *l) {
              "--cp-attention alltoall: %lld heads cannot be dealt out evenly over %lld ranks of %s",
              (long long)heads, (long long)ranks, z->context ? "--cp" : "--tp and --cp");
   if (q->rank == 5 && q->extent[3] > 1)
-    diag_note(z->m->src, 0, "they come in %lld groups of %lld, and one of these numbers must divide",
-              (long long)q->extent[2], (long long)q->extent[3]);
+    diag_note(z->m->src, 0,
+              "they come in %lld groups of %lld, and one of these numbers must divide", (long long)q->extent[2], (long long)q->extent[3]);
   return false;
 }
 
@@ -173,6 +173,7 @@ static void set_axis(Sharder *z, uint32_t a) {
   z->axis = a;
   z->n = x->size;
   z->context = x->name == str_intern("cp");
+  z->named = named_axis(x->name) < NAMED_AXES ? (uint8_t)(1u << named_axis(x->name)) : 0;
   z->sequence = x->sequence;
   z->heads = z->context && x->heads;
   z->collectives = z->sequence ? COST_SIXTH : COST_FIFTH;
@@ -222,9 +223,12 @@ static bool solve(Sharder *z, Level *l, bool main) {
   memset(z->solved, 0, sizeof z->solved);
   for (uint32_t k = 0; k < n; k++) {
     set_axis(z, order[k]);
+    if (main && !asked_possible(z)) return false;
     if (!main || z->context) homes(z, l, false);
+    else asked_homes(z, l);
     z->moves = false;
     while (!entry_solve(z, l)) {
+      if (z->moves && asked_refused(z, l, main && !z->context)) return false;
       if (z->moves && z->sequence && z->m->axis.n > 1) return refuse_sequence(z);
       if (z->moves) BUG("no plan on axis %s", z->m->axis.at[z->axis].name);
       z->moves = true;
@@ -250,12 +254,15 @@ static bool cuts_sequences(const Module *m) {
 }
 
 bool shard_module(Module *m, bool *exact) {
-  Sharder z = {.m = m};
+  Sharder z = {.m = m, .free_fn = NONE, .free_stmt = NONE, .free_param = NONE};
   Entry order[] = {ENTRY_STEP, ENTRY_LOSS, ENTRY_EVAL, ENTRY_EVAL_LOSS, ENTRY_SAMPLE, ENTRY_COUNT};
   Level *level[sizeof order / sizeof order[0]] = {0};
   bool main = true;
   if (exact) *exact = true;
-  if (!m->axis.n) return true;
+  if (!m->axis.n) {
+    asked_forget(m);
+    return true;
+  }
   split_argmaxes(m);
   if (cuts_sequences(m)) shard_unpack(m);
   shard_fold(m);
@@ -274,6 +281,7 @@ bool shard_module(Module *m, bool *exact) {
   for (uint32_t i = 0; i < sizeof order / sizeof order[0]; i++)
     if (level[i]) entry_emit(&z, level[i]);
   module_sweep(m);
+  asked_forget(m);
   if (exact) *exact = !z.cut;
   return true;
 }

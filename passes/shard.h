@@ -185,6 +185,9 @@ typedef struct Sharder {
   bool sequence; // sequence indices may be on the axis
   bool heads; // on a context axis: attention has its heads on it
   bool moves; // parameters may be gathered after all: nothing else was found
+  uint8_t named; // the axis as a bit of Index.on; 0: the model has no name for it
+  Id free_fn; // of this statement, or of parameter free_param, what the model says is left aside
+  uint32_t free_stmt, free_param; // NONE
   int collectives, traffic; // where Cost counts them
   bool cut; // some search was not exhaustive
 } Sharder;
@@ -192,6 +195,21 @@ typedef struct Sharder {
 // Whether an index or dimension of this class may be on the axis.
 bool shard_allowed(const Sharder *z, Id class, int64_t extent);
 
+// shard_asked.c: what the model says by `shard(i: tp)` of a statement and the axis that is being
+// solved: the index that is dealt out, or one of these.
+enum { ASKED_NOTHING = -2, ASKED_WHOLE = -1 };
+int shard_asked(const Sharder *z, Id fn, uint32_t stmt);
+// The home that it says a parameter has; false where it says nothing.
+bool shard_asked_home(const Sharder *z, uint32_t param, Shard *home);
+// Whether the dimensions of parameters that it cuts can be; else reports one that cannot.
+bool asked_possible(const Sharder *z);
+// Fixes the homes of parameters that the model says.
+void asked_homes(const Sharder *z, Level *l);
+// Reports which of it no plan honours, and why; false where nothing was said.
+// `homes`: those of parameters are being chosen.
+bool asked_refused(Sharder *z, Level *l, bool homes);
+// Forgets all of it.
+void asked_forget(Module *m);
 // shard.c: the pass. *exact (may be NULL): every plan was proved to be a least one.
 bool shard_module(Module *m, bool *exact);
 // shard_fold.c: folds the context axis where some attention is causal. Then, in how many turns a

@@ -188,9 +188,10 @@ static void way_by(Ways *w, Assign a) {
   if (!q.bad) add_choice(w, &q, made, 0);
 }
 
-static void ways_by_index(Ways *w) {
+static void ways_by_index(Ways *w, int asked) {
   const Stmt *s = w->s;
   for (uint32_t i = 0; i < s->nindex; i++) {
+    if (asked >= 0 && (int)i != asked) continue;
     Id class = class_of_index(&w->z->class, w->body->fn, w->it->stmt, i);
     if (!shard_allowed(w->z, class, s->index[i].extent)) continue;
     Blocks b = {.w = w, .index = i};
@@ -306,9 +307,10 @@ static void way_by_types(Ways *w, const Options *o) {
   add_choice(w, &q, made, masks);
 }
 
-static void ways_by_none(Ways *w) {
+static void ways_by_none(Ways *w, bool whole) {
   Options o = {.w = w};
   stmt_uses(w->z->m, w->f, w->s, add_option, &o);
+  for (uint32_t i = 0; whole && i < o.n; i++) o.at[i].n = 1;
   for (uint32_t tried = 0; tried < MAX_WAYS; tried++) {
     way_by_types(w, &o);
     uint32_t i = 0;
@@ -319,9 +321,10 @@ static void ways_by_none(Ways *w) {
 }
 
 static void comp_choices(Ways *w) {
-  ways_by_index(w);
-  ways_by_write(w);
-  ways_by_none(w);
+  int asked = shard_asked(w->z, w->body->fn, w->it->stmt);
+  if (asked != ASKED_WHOLE) ways_by_index(w, asked);
+  if (asked == ASKED_NOTHING) ways_by_write(w);
+  if (asked < 0) ways_by_none(w, asked == ASKED_WHOLE);
 }
 
 // ---- intrinsics

@@ -315,7 +315,9 @@ static bool same_statement(const Simplify *p, const Stmt *a, const Stmt *b) {
       memcmp(x->extent, y->extent, x->rank * sizeof *x->extent))
     return false;
   for (uint32_t i = 0; i < a->nindex; i++)
-    if (a->index[i].extent != b->index[i].extent) return false;
+    if (a->index[i].extent != b->index[i].extent || a->index[i].on != b->index[i].on ||
+        a->index[i].off != b->index[i].off)
+      return false;
   return !x->rank || !memcmp(a->sub, b->sub, x->rank * sizeof(Id));
 }
 
