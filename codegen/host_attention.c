@@ -132,6 +132,8 @@ static bool is_attention(const Module *m, const Fn *f, const Stmt *s) {
     }
     const Value *x = &f->value.at[v[i]];
     if (x->rank != rank[i] || x->type != m->compute) return false;
+    // One width of a head is known to the kernels; ranks may share out that of v and o alone.
+    if (i != LSE && x->extent[x->rank - 1] != f->value.at[v[Q]].extent[4]) return false;
     if (i >= DQ &&
         (!is_fresh(f, s, v[i]) || (i > DQ && v[i] == v[i - 1]) || (i == DV && v[i] == v[DQ])))
       return false;
