@@ -109,7 +109,7 @@ def norms(p, r, c):
                 "nn.RMSNorm(dim)",
                 "nn.LayerNorm(dim, biased = false)",
                 "groups",
-                "nn.BatchNorm(dim)",
+                "nn.BatchNorm(dim, eps = 0.1)",
             ]
         ),
     )
