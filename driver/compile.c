@@ -267,7 +267,7 @@ static void add_axes(Job *j) {
 
 // The last pass that is needed for what was asked.
 static Str last_pass(const Options *o) {
-  if (o->interpret) return o->tp > 1 || o->cp > 1 ? "localise" : "optimizer";
+  if (o->interpret) return o->pp > 1 ? "pipeline" : o->tp > 1 || o->cp > 1 ? "localise" : "optimizer";
   if (!o->check || o->emit || o->report) return NULL;
   Str last = "batch";
   bool past = false;
@@ -281,8 +281,8 @@ static Str last_pass(const Options *o) {
 
 // Ranks of an interpreted run.
 static int ranks(const Options *o) {
-  int64_t dp = o->dp ? o->dp : 1, tp = o->tp ? o->tp : 1, cp = o->cp ? o->cp : 1;
-  return (int)(dp * tp * cp);
+  int64_t dp = o->dp ? o->dp : 1, tp = o->tp ? o->tp : 1, cp = o->cp ? o->cp : 1, pp = o->pp ? o->pp : 1;
+  return (int)(dp * tp * cp * pp);
 }
 
 int compile(const Options *o, Arena *a) {

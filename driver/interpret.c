@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "driver/compile.h"
+#include "driver/interpret_chunk.h"
 #include "driver/tables.h"
 #include "ir/interp.h"
 #include "runtime/comm.h"
@@ -113,6 +114,9 @@ static void run_count(const DtCall *c) { run(ENTRY_COUNT, c); }
 static void run_step(const DtCall *c) { run(ENTRY_STEP, c); }
 static void run_eval(const DtCall *c) { run(ENTRY_EVAL, c); }
 static void run_update(const DtCall *c) { run(ENTRY_UPDATE, c); }
+static void run_chunk(const DtCall *c) {
+  chunk_run(oracle->interp, oracle->m, &oracle->program, c, place);
+}
 static void run_sample(const DtCall *c) { run(ENTRY_SAMPLE, c); }
 
 int interpret(Module *m, int64_t steps, int ranks, const ZeroOptions *zero, FILE *out) {
@@ -125,8 +129,13 @@ int interpret(Module *m, int64_t steps, int ranks, const ZeroOptions *zero, FILE
   p->accumulate_each = zero->each;
   p->gather_once = zero->once;
   if (entry_fn(m, ENTRY_COUNT)) p->count = run_count;
-  p->step = run_step;
-  p->eval = run_eval;
+  if (m->chunk.n) {
+    chunks_fill(m, p, run_chunk);
+    p->stores_grad = true; // chunk_run starts its gradients itself
+  } else {
+    p->step = run_step;
+    p->eval = run_eval;
+  }
   p->update = run_update;
   if (entry_fn(m, ENTRY_SAMPLE)) p->sample = run_sample;
   oracle = &o;

@@ -144,8 +144,6 @@ static int combine_pipeline(Options *o) {
     return usage("--pp %lld --schedule %s: a pipeline has at most 64 chunks in all", (long long)o->pp, s);
   if (o->pp < 2 && o->schedule) return usage("--schedule %s is for a pipeline: --pp 2 or more", s);
   if (o->pp < 2 && o->emit == EMIT_SCHEDULE) return usage("--emit schedule is for a pipeline: --pp 2 or more");
-  if (o->pp > 1 && o->interpret)
-    return usage("--interpret runs the whole model as one stage, and --pp %lld changes nothing there", (long long)o->pp);
   return 0;
 }
 

@@ -65,6 +65,7 @@ static void place_stage(const Module *m, const Plan *p, DtStage *t, uint32_t sta
   for (uint32_t s = 0; s < l->stack.n; s++)
     stack[s] = (DtStack){.name = l->stack.at[s].name, .count = l->stack.at[s].count, .offset = l->stack.at[s].offset,
                          .stride = l->stack.at[s].stride, .first = l->stack.at[s].first};
+  int64_t count = 0; // without a plan each lies whole
   for (uint32_t i = 0; i < l->n; i++) {
     const ParamPlace *q = &l->param[i];
     const Param *whole = &m->param.at[l->piece[i].param];
@@ -73,13 +74,14 @@ static void place_stage(const Module *m, const Plan *p, DtStage *t, uint32_t sta
       param[i].count = param[i].count / whole->extent[0] * l->piece[i].count;
       param[i].extent[0] = l->piece[i].count;
     }
-    param[i].stack = q->stack == NONE ? 0 : (int)q->stack + 1;
-    param[i].offset = q->offset + (q->stack == NONE ? 0 : stack[q->stack].offset);
+    param[i].stack = !p || q->stack == NONE ? 0 : (int)q->stack + 1;
+    param[i].offset = !p ? count : q->offset + (q->stack == NONE ? 0 : stack[q->stack].offset);
     param[i].local = q->count;
+    count += (q->count + 15) / 16 * 16;
     held[i] = (DtHeld){(int)l->piece[i].param, l->piece[i].first};
   }
-  *t = (DtStage){.nparam = (int)l->n, .nstack = (int)l->stack.n, .param = param, .held = held, .stack = stack,
-                 .param_count = l->count, .frame_bytes = largest_frame(p, stage)};
+  *t = (DtStage){.nparam = (int)l->n, .nstack = p ? (int)l->stack.n : 0, .param = param, .held = held, .stack = stack,
+                 .param_count = p ? l->count : count, .frame_bytes = p ? largest_frame(p, stage) : 64};
 }
 
 static void place_stages(const Module *m, const Plan *p, DtProgram *t) {
@@ -93,7 +95,7 @@ static void place_stages(const Module *m, const Plan *p, DtProgram *t) {
     chunk[k].slot_bytes = chunk_slot_bytes(m, k);
     for (int i = 0; i < NCHUNK_PART; i++) {
       chunk[k].sent_bytes[i] = chunk_sent_bytes(m, k, (ChunkPart)i);
-      chunk[k].cost[i] = m->chunk.at[k].fn[i] == NONE ? 0 : chunk_cost(p, m->chunk.at[k].fn[i]);
+      chunk[k].cost[i] = !p || m->chunk.at[k].fn[i] == NONE ? 0 : chunk_cost(p, m->chunk.at[k].fn[i]);
     }
   }
   t->pp = (int)m->stages;
@@ -152,7 +154,7 @@ DtProgram tables_make(const Module *m, const Plan *p) {
   t.metric = metric;
   t.nmoment = m->train.opt != OPT_SGD ? 2 : m->train.momentum != 0;
   t.train = train_of(&m->train);
-  if (p && m->chunk.n) place_stages(m, p, &t);
+  if (m->chunk.n) place_stages(m, p, &t);
   else if (p) place_as_planned(m, &t, param);
   else place_whole(&t, param);
   fill_data(m, &t);

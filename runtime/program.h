@@ -96,6 +96,7 @@ typedef struct DtCall {
   // kept with the microbatch between its functions (slot_bytes).
   const void *in;
   void *send, *slot;
+  int chunk, part; // which of a pipeline's functions is called, DtPipeChunk.run[part]
   struct DtZero *zero; // where the layers' parameters and gradients are (runtime/zero.h); NULL: in param and grad
 } DtCall;
 typedef void DtEntry(const DtCall *call);

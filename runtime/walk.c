@@ -202,6 +202,8 @@ static void prepare_call(Walk *w, const DtPipeOp *op, const DtPipeChunk *c) {
   w->call.first = (int32_t)(w->job->first + (w->from + op->micro) * w->r->micro);
   w->call.slot = w->forward != DT_FORWARD ? NULL : in_pool(w, w->route->slot, op->chunk, c->slot_bytes, op->slot);
   w->call.in = w->call.send = NULL;
+  w->call.chunk = op->chunk;
+  w->call.part = part_of(w, op);
   if (op->in >= 0) {
     wait_for(ticket(w->route->arrived, message, op->chunk, op->in));
     w->call.in = in_pool(w, w->route->in[message], op->chunk,

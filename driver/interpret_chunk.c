@@ -1,0 +1,163 @@
+// What the interpreter computes of a pipeline's chunks: every real is a double, every int and bool an
+// int of 32 bits, values of a message or slot at multiples of 64 bytes in the order of the signature.
+#include "driver/interpret_chunk.h"
+
+#include "codegen/kernel.h"
+#include "runtime/launch.h"
+
+enum { ALIGNMENT = 64 };
+
+static bool has_prefix(Str name, const char *prefix) {
+  return !strncmp(name, prefix, strlen(prefix));
+}
+
+static int64_t bytes_of(const Value *v) {
+  return value_count(v) * (scalar_of(v->type) == SC_REAL ? 8 : 4);
+}
+
+static int64_t room_of(const Value *v) {
+  return (bytes_of(v) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+static const Fn *fn_of(const Module *m, uint32_t chunk, int part) {
+  Id fn = m->chunk.at[chunk].fn[part];
+  return fn == NONE ? NULL : &m->fn.at[fn];
+}
+
+// Where the chunk keeps the value of that name, or behind all that it keeps.
+static int64_t slot_at(const Module *m, uint32_t chunk, Str name) {
+  static const ChunkPart keeps[] = {CHUNK_FORWARD, CHUNK_BACKWARD};
+  int64_t at = 0;
+  for (int k = 0; k < 2; k++) {
+    const Fn *f = fn_of(m, chunk, keeps[k]);
+    for (uint32_t i = 0; f && i < f->result.n; i++) {
+      const Value *v = &f->value.at[f->result.at[i]];
+      if (!has_prefix(v->name, "$slot.")) continue;
+      if (v->name == name) return at;
+      at += room_of(v);
+    }
+  }
+  return at;
+}
+
+static int64_t sent(const Fn *f) {
+  int64_t bytes = 0;
+  for (uint32_t i = 0; f && i < f->result.n; i++) {
+    const Value *v = &f->value.at[f->result.at[i]];
+    if (has_prefix(v->name, "$out.")) bytes += room_of(v);
+  }
+  return bytes;
+}
+
+void chunks_fill(const Module *m, DtProgram *p, DtEntry *run) {
+  DtPipeChunk *chunk = NEWN(m->arena, DtPipeChunk, m->chunk.n);
+  for (uint32_t k = 0; k < m->chunk.n; k++) {
+    DtPipeChunk *c = &chunk[k];
+    *c = p->chunk[k];
+    c->slot_bytes = slot_at(m, k, NULL);
+    c->nparam = (int)m->chunk.at[k].piece.n;
+    for (uint32_t before = k % m->stages; before < k; before += m->stages)
+      c->param += (int)m->chunk.at[before].piece.n;
+    for (int i = 0; i < NCHUNK_PART; i++) {
+      const Fn *f = fn_of(m, k, i);
+      if (!f) continue;
+      c->run[i] = run;
+      c->reads_data[i] = true;
+      c->sent_bytes[i] = sent(f);
+      c->cost[i] = 1;
+      c->message[i] = chunk_message(m, k, (ChunkPart)i, &c->source[i]);
+    }
+  }
+  p->chunk = chunk;
+}
+
+typedef struct Run {
+  const Module *m;
+  const DtProgram *p;
+  const DtCall *c;
+  const Fn *f;
+  int64_t in, sent, out; // bytes received, sent and returned so far
+  uint32_t first; // argument: the first of the chunk's parameters
+} Run;
+
+static bool makes_gradients(const Run *r) {
+  return r->c->part == CHUNK_BACKWARD || r->c->part == CHUNK_WEIGHTS;
+}
+
+// The chunk's parameters, and their gradients, come last, before the rank's place on the mesh.
+static uint32_t first_piece(const Run *r) {
+  uint32_t n = r->f->arg.n, pieces = (uint32_t)r->p->chunk[r->c->chunk].nparam;
+  while (n && has_prefix(r->f->value.at[r->f->arg.at[n - 1]].name, "$rank.")) n--;
+  return n - pieces * (1 + makes_gradients(r));
+}
+
+static void *argument(Run *r, uint32_t i,
+                      void *(*place)(const DtCall *c, Str name, uint32_t position)) {
+  const Value *v = &r->f->value.at[r->f->arg.at[i]];
+  const DtPipeChunk *chunk = &r->p->chunk[r->c->chunk];
+  const DtStage *stage = &r->p->stage[r->c->chunk % r->p->pp];
+  uint32_t pieces = (uint32_t)chunk->nparam, at = i - r->first;
+  if (i >= r->first && at < pieces * (1 + makes_gradients(r))) {
+    double *region = at < pieces ? r->c->param : r->c->grad;
+    return region + stage->param[(uint32_t)chunk->param + at % pieces].offset;
+  }
+  if (has_prefix(v->name, "$slot."))
+    return (char *)r->c->slot + slot_at(r->m, (uint32_t)r->c->chunk, v->name);
+  if (!has_prefix(v->name, "$in.")) return place(r->c, v->name, i);
+  char *here = (char *)r->c->in + r->in;
+  r->in += room_of(v);
+  return here;
+}
+
+static void *result_place(Run *r, const Value *v) {
+  char *here;
+  if (has_prefix(v->name, "$slot."))
+    return (char *)r->c->slot + slot_at(r->m, (uint32_t)r->c->chunk, v->name);
+  if (has_prefix(v->name, "$out.")) {
+    here = (char *)r->c->send + r->sent;
+    r->sent += room_of(v);
+  } else {
+    here = (char *)r->c->out + r->out;
+    r->out += bytes_of(v);
+  }
+  return here;
+}
+
+// The first microbatch's gradients are added to nothing.
+static void begin_gradients(const Run *r, const Tensor *arg) {
+  if (r->c->part != (r->m->split ? CHUNK_WEIGHTS : CHUNK_BACKWARD)) return;
+  dt_outside_grads(r->c);
+  uint32_t n = (uint32_t)r->p->chunk[r->c->chunk].nparam;
+  for (uint32_t i = r->first + n; r->c->fresh && i < r->first + 2 * n; i++)
+    memset(arg[i].real, 0, (size_t)tensor_count(&arg[i]) * sizeof(double));
+}
+
+void chunk_run(Interp *interp, const Module *m, const DtProgram *p, const DtCall *c,
+               void *(*place)(const DtCall *c, Str name, uint32_t position)) {
+  Id fn = m->chunk.at[c->chunk].fn[c->part];
+  Run r = {.m = m, .p = p, .c = c, .f = &m->fn.at[fn]};
+  const Fn *f = r.f;
+  r.first = first_piece(&r);
+  Tensor *arg = NEWN(m->arena, Tensor, f->arg.n + 1);
+  Tensor **pointer = NEWN(m->arena, Tensor *, f->arg.n + 1);
+  Tensor **result = NEWN(m->arena, Tensor *, f->result.n + 1);
+  for (uint32_t i = 0; i < f->arg.n; i++) {
+    const Value *v = &f->value.at[f->arg.at[i]];
+    void *at = argument(&r, i, place);
+    arg[i] = (Tensor){.type = v->type, .rank = v->rank};
+    memcpy(arg[i].extent, v->extent, sizeof v->extent);
+    if (scalar_of(v->type) == SC_REAL) arg[i].real = at;
+    else arg[i].integer = at;
+    pointer[i] = &arg[i];
+  }
+  begin_gradients(&r, arg);
+  Buf error = {0};
+  InterpOptions o = {.seed = c->seed, .step = c->step};
+  if (!interp_call(interp, fn, pointer, result, &o, &error)) BUG("--interpret: %s", error.text);
+  for (uint32_t i = 0; i < f->result.n; i++) {
+    const Value *v = &f->value.at[f->result.at[i]];
+    void *from = result[i]->real ? (void *)result[i]->real : result[i]->integer;
+    memcpy(result_place(&r, v), from, (size_t)bytes_of(v));
+    tensor_free(result[i]);
+  }
+}
