@@ -59,10 +59,11 @@ use nn
 model Few(vocab = 11, t = 6, dim = 8) {
   wte = nn.Embedding(vocab, dim)
   attn = nn.CausalSelfAttention(dim, 2)
+  param scale[dim] = normal(1.0, 0.3)                # its gradient is no part of a sum over the sequence: whole on cp
   loss(x[b, t]: int, y[b, t]: int) {
     h = attn(wte(x))
     logits[b, t, v] = sum(d: h[b, t, d] * wte.weight[v, d])
-    return nn.cross_entropy(logits, y)
+    return nn.cross_entropy(logits, y) + 0.1 * sum(d: scale[d] * scale[d])
   }
 }
 train Few {
