@@ -111,6 +111,26 @@ static bool frontend(Job *j) {
   return j->m;
 }
 
+// The same model with a microbatch of another size, for passes/twin.c; NULL where it has no train
+// block, or where that size is too large for it.
+static Module *twin(const Job *j) {
+  FrontendOptions f = frontend_options(j);
+  VEC(Str) define = {0};
+  for (uint32_t i = 0; i < f.ndefine; i++) PUSH(j->a, define, f.define[i]);
+  const char *const size[] = {"batch", "microbatch"}; // the latter is at most the former
+  for (int i = 0; i < 2; i++)
+    PUSH(j->a, define, str_printf("train.%s=%lld", size[i], (long long)j->m->train.microbatch + 1));
+  f.define = define.at;
+  f.ndefine = define.n;
+  Sources *silent = sources_new(j->a);
+  silent->out = fopen("/dev/null", "w");
+  if (!silent->out) return NULL;
+  Module *m = frontend_compile(j->a, silent, &f);
+  fclose(silent->out);
+  silent->out = stderr;
+  return m;
+}
+
 // --run: IR text in, these passes, IR text out.
 static int run_passes(Job *j) {
   size_t n;
@@ -319,7 +339,7 @@ int compile(const Options *o, Arena *a) {
     j.m->schedule = o->schedule ? o->schedule : str_intern("1f1b");
   }
   PipelineOptions po = {.dump_after = o->dump_after, .dump = stdout, .time = o->time, .verify = checked,
-                        .until = last_pass(o)};
+                        .until = last_pass(o), .twin = twin(&j)};
   if (!pipeline_run(j.m, &po)) return EXIT_MODEL;
   ZeroOptions zero = zero_options(o);
   if (o->interpret) return interpret(j.m, o->steps ? o->steps : 3, ranks(o), &zero, stdout);

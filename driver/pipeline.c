@@ -79,6 +79,7 @@ bool pipeline_run(Module *m, const PipelineOptions *o) {
     if ((p->requires & facts) != p->requires) BUG("pass %s comes too early", p->name);
     facts |= p->guarantees;
     ok = run_one(m, p, o, facts & FACT_RANGED, &before);
+    if (ok && o->twin && p->run == pass_inline) ok = pass_inline(o->twin) && mark_batch(m, o->twin);
     if (o->until && !strcmp(o->until, p->name)) break;
   }
   buf_free(&before);

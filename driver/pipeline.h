@@ -29,6 +29,7 @@ typedef struct PipelineOptions {
   bool time; // seconds of each pass to stderr
   bool verify; // after every pass
   Str until; // last pass to run, or NULL for all
+  Module *twin; // the same model with a microbatch of another size, as the front end makes it; or NULL
 } PipelineOptions;
 
 // Runs the passes in order. False after the user's errors were reported.

@@ -589,7 +589,8 @@ static void forget_local(Module *m) {
   for (uint32_t f = 0; f < m->fn.n; f++)
     for (uint32_t i = 0; i < m->fn.at[f].stmt.n; i++) {
       Stmt *s = &m->fn.at[f].stmt.at[i];
-      for (uint32_t k = 0; s->kind == ST_COMP && k < s->nindex; k++) s->index[k].local = false;
+      for (uint32_t k = 0; s->kind == ST_COMP && k < s->nindex; k++)
+        s->index[k].local = s->index[k].batch = false;
     }
 }
 

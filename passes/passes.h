@@ -18,4 +18,7 @@ bool pass_localise(Module *m);
 bool pass_pipeline(Module *m);
 bool pass_normalise(Module *m);
 
+// Sets Index.batch, given the same model with a microbatch of another size (passes/twin.c).
+bool mark_batch(Module *m, const Module *other);
+
 #endif

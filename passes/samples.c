@@ -134,6 +134,17 @@ static void find_read(const Module *m, Id read, void *ctx) {
   q->total |= t->total || t->kind == SAMPLE_TOTAL;
 }
 
+// An index that runs over samples, though nothing says so here: it has the batch's extent.
+static void find_unread(Find *q) {
+  const Stmt *s = q->s;
+  SampleIndex *own = &q->found.own;
+  for (uint32_t k = 0; k < s->nindex; k++) {
+    if (!s->index[k].batch || own->index == (int)k || s->index[k].extent != q->b->size) continue;
+    if (own->index < 0) *own = (SampleIndex){(int)k, 1};
+    else couple_here(q, "two indices of one statement run over it");
+  }
+}
+
 static void find(Find *q) {
   const Module *m = q->b->m;
   uint32_t rank = q->f->value.at[q->s->lhs].rank;
@@ -142,6 +153,7 @@ static void find(Find *q) {
   for (uint32_t d = 0; d < rank; d++) ex_reads(m, q->s->sub[d], find_read, q);
   q->read = NONE;
   find_subs(q, &q->type[q->s->lhs], q->s->sub, rank);
+  find_unread(q);
 }
 
 SampleIndices sample_indices(Samples *b, const Fn *f, const Stmt *s, const SampleType *type) {
