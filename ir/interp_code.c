@@ -183,7 +183,6 @@ static uint16_t operator(Coder *c, Id e, bool wide, uint16_t mask) {
     bool element = x.op == OP_RANDOM && i == 2;
     in.arg[i] = expr(c, ex_arg(c->m, e, i), in.wide || element, under);
   }
-  if (x.op == OP_IDIV || x.op == OP_MOD) c->nunsafe++;
   return emit(c, in);
 }
 

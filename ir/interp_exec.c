@@ -129,29 +129,23 @@ static bool run_read(Block *b, const Code *c, const Ins *in) {
   return true;
 }
 
-// Quotients round towards minus infinity; INT64_MIN // -1 wraps.
+// Quotients round towards minus infinity; INT64_MIN // -1 wraps; by 0 both give 0.
 static int64_t floor_div(int64_t a, int64_t d) {
+  if (!d) return 0;
   if (d == -1) return (int64_t)-(uint64_t)a;
   return a / d - (a % d != 0 && (a % d < 0) != (d < 0));
 }
 static int64_t floor_mod(int64_t a, int64_t d) {
-  if (d == -1) return 0;
+  if (!d || d == -1) return 0;
   int64_t r = a % d;
   return r && (r < 0) != (d < 0) ? r + d : r;
 }
 
-static bool run_divide(Block *b, const Ins *in) {
+static void run_divide(const Block *b, const Ins *in) {
   const int64_t *x = b->reg[in->arg[0]].integer, *d = b->reg[in->arg[1]].integer;
   int64_t *out = b->reg[in->dst].integer;
-  for (int l = 0; l < b->n; l++) {
-    if (!d[l] && (in->mask == NO_REG || b->reg[in->mask].integer[l])) {
-      say_place(b, l);
-      if (b->error) buf_printf(b->error, "division by 0");
-      return false;
-    }
-    out[l] = !d[l] ? 0 : in->op == OP_IDIV ? floor_div(x[l], d[l]) : floor_mod(x[l], d[l]);
-  }
-  return true;
+  for (int l = 0; l < b->n; l++)
+    out[l] = in->op == OP_IDIV ? floor_div(x[l], d[l]) : floor_mod(x[l], d[l]);
 }
 
 static double max_real(double a, double b) { return b > a || isnan(b) ? b : a; }
@@ -287,7 +281,7 @@ static bool run_one(Block *b, const Code *c, const Ins *in) {
   if (in->op == OP_INDEX) {
     run_affine(b, &c->affine.at[in->at], out);
   } else if (in->op == OP_IDIV || in->op == OP_MOD) {
-    if (!run_divide(b, in)) return false;
+    run_divide(b, in);
   } else if (in->op == OP_WHERE) {
     run_where(b, in);
     narrow = false;
