@@ -71,7 +71,7 @@ def perceptron(p, r, c):
     act = ACTIVATIONS[p["act"]].format("h[@, i]")
     if p["gated"]:
         t.field(f"gate = Map(dim, {p['hidden']})")
-        t.line("g = gate(x)", f"a[@, i] = {act} * g[@, i]")
+        t.line("g = gate(x)", f"a[@, i] = {act} * tanh(g[@, i])")
     else:
         t.line(f"a[@, i] = {act}")
     t.line("y = leave(a)")
@@ -409,6 +409,8 @@ def draw_block(r, spec):
         {"part": r.choice(names), "residual": r.random() < 0.75, "normed": r.random() < 0.5}
         for _ in range(r.choice([1, 1, 2, 2, 3]))
     ]
+    for part in parts:  # scores are products: of numbers of any size they would be as steep
+        part["normed"] |= part["part"] == "attention"
     return {
         "parts": parts,
         "count": r.choice([0, 1, 2, 2, 3, 4]),

@@ -7,11 +7,11 @@
     tests/layouts/random_models.py --dtc build/bin/dtc --found --models 0  # what failed once, and must not again
 
 models.py draws them, equality.py has the criterion. A model that comes within 1e-6 of a kink in its
-three steps, or whose loss is not finite, is drawn again; both are counted. Layouts that dtc refuses
-are counted by what it says, and others taken. A failure is reduced, by taking parts of the model
-away and degrees of the layout down, and printed with the command that repeats it. A pair of (axis,
-zero, schedule, kind of microbatch count) that no layout had is an error of a run of 50 models or
-more.
+three steps, whose loss is not finite, or whose gradient's norm is above 100, is drawn again; all are
+counted. Layouts that dtc refuses are counted by what it says, and others taken. A failure is
+reduced, by taking parts of the model away and degrees of the layout down, and printed with the
+command that repeats it. A pair of (axis, zero, schedule, kind of microbatch count) that no layout
+had is an error of a run of 50 models or more.
 """
 
 import argparse
@@ -50,6 +50,10 @@ def arguments():
     p.add_argument("--tries", type=int, default=60, help="at most so many runs to reduce a failure")
     p.add_argument("--keep", action="store_true", help="keep the folder")
     return p.parse_args()
+
+
+# A gradient this large is that of a model that makes much of rounding too.
+STEEP = 100
 
 
 class Redraw(Exception):
@@ -94,6 +98,8 @@ class Case:
                 raise
             if any(r.get("near", 0) for r in self.base[micro][0]):
                 raise Redraw("kink")
+            if any(r["grad_norm"] > STEEP for r in self.base[micro][0]):
+                raise Redraw("steep")
         return self.base[micro]
 
     def differs(self, l):
