@@ -39,7 +39,14 @@ TRAIN=$PWD/train
 # `OPERATION TENSOR` with the layers and microbatches it is told with.
 cat >known.py <<'P'
 import json, sys
-events = json.load(open("profile.json"))["traceEvents"]
+profile = json.load(open("profile.json"))
+events = profile["traceEvents"]
+for r, row in enumerate(profile["ranks"]):  # how much of it was beside computation, and what it was
+  assert row["rank"] == r and row["operations"] and all(o["what"] or o["operation"] == "barrier" for o in row["operations"]), row
+  assert abs(row["computing"] + row["waiting"] - row["seconds"]) < 1e-4, row
+  assert -1e-4 < row["communicating"] - row["beside_computation"] < row["waiting"] + 1e-4, row
+  mine = [e for e in events if e["pid"] == r and e["ph"] == "X" and e["tid"] == 1]
+  assert sum(o["count"] for o in row["operations"]) == len(mine), row
 seen = {}
 with open("known.txt", "w") as out:
   for e in events:
@@ -90,5 +97,5 @@ STEP="tp,cp,dp,pp;15;-1;-1"
 layout 2 "--tp 2" "tp;7;0,1,2,3;0,1,2,3" "tp;8;0,1,2,3;0,1,2,3" "tp;19;0,1,2,3;-1" "$STEP"
 layout 2 "--cp 2" "cp;7;0,1,2,3;0,1,2,3" "cp;19;0,1,2,3;-1" "$STEP"
 layout 2 "--pp 2" "pp;17;0,1,2,3;-1" "pp;16;-1;-1" "$STEP"
-layout 2 "--zero 3" "cp,dp;17;0,1;0,1,2,3" "cp,dp;17;0,1;-1" "cp,dp;16;0;-1" "$STEP"
+layout 2 "--zero 3" "cp,dp;17;0,1;0,1,2,3" "cp,dp;16;0,1;-1" "cp,dp;16;0;-1" "$STEP"
 layout 4 "--tp 2 --pp 2 --zero 1" "tp;7;0,1,2,3;0,1,2,3" "pp;17;0,1,2,3;-1" "$STEP"
