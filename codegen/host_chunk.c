@@ -95,7 +95,8 @@ Str host_chunk_arg(const HostFn *x, uint32_t arg) {
   bool grad;
   Str rank = host_rank_arg(h->m, v);
   if (rank) return rank;
-  uint32_t nd = data_count(h, x->part), lead = lead_count(h, x->part), piece = host_chunk_piece(x, arg, &grad);
+  uint32_t nd = data_count(h, x->part), lead = lead_count(h, x->part);
+  uint32_t piece = host_chunk_piece(x, arg, &grad);
   if (arg < nd) return str_printf("call->data[%u]", arg);
   if (arg < nd + 2 && arg < lead) return str_intern(arg == nd ? "&call->first" : "&call->batch");
   if (arg < lead) return str_printf("(const %s *)call->total + %u", type, arg - nd - 2);
@@ -268,7 +269,8 @@ static void print_chunk_row(Host *h, uint32_t k) {
     if (c->fn[i] == NONE) continue;
     sent[i] = sent_bytes(m, k, (ChunkPart)i);
     cost[i] = chunk_cost(h->p, c->fn[i]);
-    for (uint32_t a = 0; a < data_count(h, (ChunkPart)i); a++) data[i] |= host_chunk_touches(h, c->fn[i], a);
+    for (uint32_t a = 0; a < data_count(h, (ChunkPart)i); a++)
+      data[i] |= host_chunk_touches(h, c->fn[i], a);
   }
   while (base < l->n && l->chunk[base] != k) base++;
   buf_printf(b, "},\n     .param = %u, .nparam = %u, .slot_bytes = %lld", base, c->piece.n,

@@ -1,5 +1,6 @@
-// What the interpreter computes of a pipeline's chunks: every real is a double, every int and bool an
-// int of 32 bits, values of a message or slot at multiples of 64 bytes in the order of the signature.
+// What the interpreter computes of a pipeline's chunks: every real is a double, every int and bool
+// an int of 32 bits, values of a message or slot at multiples of 64 bytes in the order of the
+// signature.
 #include "driver/interpret_chunk.h"
 
 #include "codegen/kernel.h"

@@ -1,7 +1,7 @@
 // Checks that the chunks of a pipeline fit together: one rank stands for each stage, and what the
 // function of one chunk sends is what that of its neighbour receives, message by message. A send
-// waits for its receive, so one without the other is a rank that waits for ever. What is kept with a
-// microbatch has been kept before it is read.
+// waits for its receive, so one without the other is a rank that waits for ever. What is read of a
+// microbatch has been kept before.
 #include "ir/chunk.h"
 
 #include "ir/text.h"

@@ -216,8 +216,8 @@ static void put_operations(Sink *s) {
     dt_json_escape(what, sizeof what, t->what ? t->what : "");
     dt_json_escape(source, sizeof source, t->source ? t->source : "");
     put(s,
-        "%s\n  {\"operation\":\"%s\",\"what\":\"%s\",\"axes\":\"%s\",\"source\":\"%s\",\"count\":%lld,"
-        "\"bytes\":%lld,\"seconds\":%.6f}",
+        "%s\n  {\"operation\":\"%s\",\"what\":\"%s\",\"axes\":\"%s\",\"source\":\"%s\","
+        "\"count\":%lld,\"bytes\":%lld,\"seconds\":%.6f}",
         i ? "," : "", t->op, what, t->axes, source, (long long)(next - i), (long long)bytes,
         (double)time * 1e-9);
   }

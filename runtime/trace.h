@@ -45,9 +45,9 @@ void dt_trace_comm(const DtTransfer *t); // it is complete now, whatever its `en
 // Starts recording, and writes all of it to `path` as a Chrome trace (chrome://tracing, Perfetto):
 // what every rank recorded, a process each. After the events, "ranks" has for each of them the
 // seconds recorded, those in which it computed or waited for others, those of communication and how
-// many of them were beside computation, and a table of operations. Ranks record all or none, and call dt_trace_write
-// together; rank 0 writes, and says what failed: the others have its status without a text. Events
-// past a bound of some millions are dropped, and the file says how many.
+// many of them were beside computation, and a table of operations. Ranks record all or none, and
+// call dt_trace_write together; rank 0 writes, and says what failed: the others have its status
+// without a text. Events past a bound of some millions are dropped, and the file says how many.
 int dt_trace_start(DtError *e);
 int dt_trace_write(const char *path, DtError *e);
 

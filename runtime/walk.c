@@ -200,7 +200,9 @@ static void prepare_call(Walk *w, const DtPipeOp *op, const DtPipeChunk *c) {
   const DtProgram *p = w->r->p;
   int message = op->work == DT_PIPE_F ? DT_PIPE_ACT : DT_PIPE_GRAD;
   w->call.first = (int32_t)(w->job->first + (w->from + op->micro) * w->r->micro);
-  w->call.slot = w->forward != DT_FORWARD ? NULL : in_pool(w, w->route->slot, op->chunk, c->slot_bytes, op->slot);
+  w->call.slot = w->forward != DT_FORWARD
+                     ? NULL
+                     : in_pool(w, w->route->slot, op->chunk, c->slot_bytes, op->slot);
   w->call.in = w->call.send = NULL;
   w->call.chunk = op->chunk;
   w->call.part = part_of(w, op);
