@@ -31,6 +31,7 @@ FIELDS = [
     "tp",
     "pp",
     "cp",
+    "attention",
     "sequence",
     "zero",
     "accumulate",
@@ -44,6 +45,7 @@ ONE = dict(
     tp=1,
     pp=1,
     cp=1,
+    attention="gather",
     sequence=False,
     zero=0,
     accumulate="once",
@@ -61,6 +63,10 @@ REFUSALS = [
         "nothing to cut",
         r"--(?P<axis>tp|cp) (?P<n>\d+): (nothing|no sequence) of this model can be cut over (?P=n) ranks",
     ),
+    (
+        "heads",
+        r"--cp-attention alltoall: (\d+ heads cannot be dealt out evenly over \d+ ranks|this model has no attention)",
+    ),
     ("sequence", r"--sequence-parallel: a sequence of \d+ does not divide over \d+ ranks"),
     ("stages", r"a pipeline of \d+ chunks needs as many statements or layers, \w+ has \d+"),
     ("chunks", r"--pp \d+ --schedule \S+: a pipeline has at most \d+ chunks in all"),
@@ -74,6 +80,14 @@ REFUSALS = [
 
 class Failed(Exception):
     pass
+
+
+class TooFar(Failed):
+    """A difference; `times` is how often it is what is allowed."""
+
+    def __init__(self, times, what):
+        super().__init__(f"{what} is {times:.3g} times as far off as allowed")
+        self.times = times
 
 
 class Refused(Exception):
@@ -144,7 +158,8 @@ def layouts(batch, ranks=RANKS, axes=("tp", "pp", "cp")):
         for zero, accumulate, micro in itertools.product(
             range(4), ["once", "each"], micros(mesh, batch)
         ):
-            for sequence, gather, group, schedule in itertools.product(
+            for attention, sequence, gather, group, schedule in itertools.product(
+                ["gather", "alltoall"] if mesh["cp"] > 1 else ["gather"],
                 [False, True] if mesh["tp"] > 1 else [False],
                 ["each", "once"] if zero == 3 else ["each"],
                 groups if zero else [0],
@@ -155,6 +170,7 @@ def layouts(batch, ranks=RANKS, axes=("tp", "pp", "cp")):
                     zero=zero,
                     accumulate=accumulate,
                     micro=micro,
+                    attention=attention,
                     sequence=sequence,
                     gather=gather,
                     group=group,
@@ -186,6 +202,7 @@ def special(l, model):
     out = [f"accumulate {l['accumulate']}"]
     checks = [
         ("sequence-parallel", l["sequence"]),
+        ("heads for the sequence", l["attention"] == "alltoall"),
         ("gather once", l["gather"] == "once"),
         ("group of 1", l["group"] == 1),
         ("several groups", l["group"] > 1),
@@ -221,6 +238,8 @@ def options(l):
     for axis in ("tp", "pp", "cp"):
         if l[axis] > 1:
             out += [f"--{axis}", str(l[axis])]
+    if l["cp"] > 1:
+        out += ["--cp-attention", l["attention"]]
     if l["sequence"]:
         out += ["--sequence-parallel"]
     if l["ranks"] > 1:
@@ -441,7 +460,7 @@ def differs(runner, model, base, l, arguments=()):
     """Trains in layout l and compares; the largest difference. Failed if it is more than allowed."""
     worst = compare(base, runner.train(model, l, "other", arguments), model.clip)
     if not worst[0] <= 1:
-        raise Failed(f"{worst[1]} is {worst[0]:.3g} times as far off as allowed")
+        raise TooFar(*worst)
     return worst
 
 
