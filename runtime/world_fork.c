@@ -28,7 +28,8 @@ static struct {
   int size, left;
   pid_t pid[DT_LOCAL_RANKS];
   int status[DT_LOCAL_RANKS]; // as waitpid gives it
-  double deadline;            // when those that are left are killed; 0: never
+  double ran;                 // seconds, but those for which this process was stopped
+  double deadline;            // by `ran`, when those that are left are killed; 0: never
   double stopped_at;
   double timeout, silent[DT_LOCAL_RANKS]; // seconds
   unsigned beat[DT_LOCAL_RANKS];
@@ -52,7 +53,7 @@ static void collect(void) {
       parent.status[r] = status;
       parent.left--;
       atomic_store(&dt_shm.rank[r].ended, status + 1);
-      double end = seconds() + (lost(status) ? LOST_SECONDS : FAILED_SECONDS);
+      double end = parent.ran + (lost(status) ? LOST_SECONDS : FAILED_SECONDS);
       if (status && (!parent.deadline || end < parent.deadline)) parent.deadline = end;
     }
   }
@@ -117,11 +118,13 @@ static void kill_silent(double passed) {
 }
 
 static _Noreturn void look_after(const sigset_t *handled) {
-  double before = seconds();
+  double before = seconds(), looked = before;
   while (parent.left > 0) {
     struct timespec slice = {0, 500000000};
     int number = sigtimedwait(handled, NULL, &slice);
     double t = seconds();
+    parent.ran += t - looked < 1 ? t - looked : 1;
+    looked = t;
     if (t - before >= 0.5) kill_silent(t - before < 1 ? t - before : 1);
     if (t - before >= 0.5) before = t;
     if (number == SIGTERM || number == SIGINT) on_stop(number);
@@ -130,8 +133,8 @@ static _Noreturn void look_after(const sigset_t *handled) {
     // A stopped rank, which the others have given up and left, cannot end by itself.
     int verdict = atomic_load(&dt_shm.head->verdict);
     if (verdict >> 16 == DT_SILENT && parent.left == 1 && parent.pid[(verdict & 0xffff) - 1])
-      parent.deadline = seconds();
-    if (parent.deadline && parent.left && seconds() >= parent.deadline) {
+      parent.deadline = parent.ran;
+    if (parent.deadline && parent.left && parent.ran >= parent.deadline) {
       parent.deadline = 0;
       kill_all(SIGKILL);
     }
