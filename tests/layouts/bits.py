@@ -227,9 +227,11 @@ def chosen(o, rng, name):
         return [eq.parse(o.layout)]
     by_mesh = {}
     for l in eq.layouts(BATCH, o.ranks):
+        if l["attention"] != "gather" and not o.all:  # refused where a model has no heads
+            continue
         if l["ranks"] > 1 and (l["pp"] > 1 or name != "pipelines"):
             by_mesh.setdefault(
-                tuple(l[k] for k in ("tp", "pp", "cp", "sequence", "ranks", "schedule")), []
+                tuple(l[k] for k in ("tp", "pp", "cp", "attention", "sequence", "ranks", "schedule")), []
             ).append(l)
     some = [rng.choice(v) for v in by_mesh.values()]
     return (
