@@ -306,7 +306,9 @@ static bool check_split(Cut *c) {
 
 bool cut_split(Cut *c) {
   Parts *known = NULL;
-  for (uint32_t k = 0; k < c->nchunk; k++) split_chunk(c, k, &known);
-  cut_defs(c);
+  for (uint32_t k = 0; k < c->nchunk; k++) {
+    split_chunk(c, k, &known);
+    cut_defs(c); // of statements that have moved, and of values that are new
+  }
   return check_split(c);
 }
