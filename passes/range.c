@@ -66,6 +66,13 @@ static void report(const Module *m, const RangeIssue *i) {
   const Value *v = &f->value.at[i->value];
   Id loc = place(m, i);
   const char *sub = text_of(m, i);
+  int64_t extent = v->extent[i->dim];
+  if (i->known.lo >= extent || i->known.hi < 0) { // no condition would help
+    diag_error(m->src, loc, "subscript %u of `%s`, `%s`, is out of range: the extent there is %lld", i->dim + 1,
+               v->name, sub, (long long)extent);
+    if (!ex_is(m, i->sub, OP_INT)) diag_note(m->src, loc, "%s", bounds(m, i));
+    return;
+  }
   diag_error(m->src, loc, "cannot prove that subscript %u of `%s`, `%s`, %s", i->dim + 1, v->name,
              sub, wanted(m, i, v->extent[i->dim]));
   diag_note(m->src, loc, "%s; a condition around the %s would do: `where(%s, ..., ...)`",
