@@ -158,6 +158,8 @@ static int combinations(const DtOptions *o, const DtProgram *p, DtError *e) {
   if ((o->sample || o->prompt) && !dt_samples(p))
     return dt_fail(e, DT_EXIT_USAGE, "--%s: %s is not a model over tokens that has logits",
                    o->sample ? "sample" : "prompt", p->model);
+  if (!o->sample && (o->prompt || o->temperature != 1))
+    return dt_fail(e, DT_EXIT_USAGE, "--%s needs --sample N", o->prompt ? "prompt" : "temperature");
   if (o->batch > INT32_MAX / 2)
     return dt_fail(e, DT_EXIT_USAGE, "--batch is at most %d", INT32_MAX / 2);
   if (o->threads > 1024) return dt_fail(e, DT_EXIT_USAGE, "--threads is at most 1024");

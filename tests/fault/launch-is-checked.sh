@@ -74,6 +74,10 @@ cp out.txt a.txt
 expect 0 "$TRAIN" --quiet --steps 5 --sample 40 --seed 3
 same a.txt out.txt
 [ "$(wc -c <out.txt)" -eq 41 ] || fail "$(wc -c <out.txt) bytes for 40 tokens and a line's end"
+expect 64 "$TRAIN" --prompt "a"
+says "--prompt needs --sample N" err.txt
+expect 64 "$TRAIN" --temperature 0.5
+says "--temperature needs --sample N" err.txt
 expect 64 "$TRAIN" --quiet --sample 5 --prompt "z"
 says "not in the vocabulary" err.txt
 expect 0 "$TRAIN" --quiet --steps 5 --sample 40 --temperature 0 --prompt "$(printf '\001\002')"
