@@ -4,6 +4,7 @@
 . "$(dirname "$0")/support/hosts.sh"
 . "$(dirname "$0")/../support/card.sh"
 card_programs
+rm -f ranks-*
 found=0
 for mpi in openmpi mpich; do
   command -v mpirun.$mpi >/dev/null && [ -e "$BUILD/lib/dtc/dtc-$mpi.so" ] || continue
