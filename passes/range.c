@@ -68,8 +68,8 @@ static void report(const Module *m, const RangeIssue *i) {
   const char *sub = text_of(m, i);
   int64_t extent = v->extent[i->dim];
   if (i->known.lo >= extent || i->known.hi < 0) { // no condition would help
-    diag_error(m->src, loc, "subscript %u of `%s`, `%s`, is out of range: the extent there is %lld", i->dim + 1,
-               v->name, sub, (long long)extent);
+    diag_error(m->src, loc, "subscript %u of `%s`, `%s`, is out of range: the extent there is %lld",
+               i->dim + 1, v->name, sub, (long long)extent);
     if (!ex_is(m, i->sub, OP_INT)) diag_note(m->src, loc, "%s", bounds(m, i));
     return;
   }
