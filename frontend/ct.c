@@ -313,7 +313,9 @@ static Ct eval_name(Env *env, const Ast *e) {
   case ENT_ABSENT:
     err(env->fr, e->loc, "'%s' is a tensor; a compile-time value is needed here", b.text);
     break;
-  case ENT_BUILTIN: err(env->fr, e->loc, "'%s' is a function: write %s(...)", b.text, b.text); break;
+  case ENT_BUILTIN:
+    err(env->fr, e->loc, "'%s' is a function: write %s(...)", b.text, b.text);
+    break;
   default: err(env->fr, e->loc, "'%s' is not a compile-time value", b.text); break;
   }
   buf_free(&b);
