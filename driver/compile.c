@@ -282,7 +282,8 @@ static void add_axes(Job *j) {
     if (axis[i].size > 1)
       PUSH(j->a, j->m->axis, ((Axis){.name = str_intern(axis[i].name), .size = axis[i].size,
                                      .sequence = i == 0 && j->o->sequence,
-                                     .heads = i == 1 && j->o->heads}));
+                                     .heads = i == 1 && j->o->heads,
+                                     .ring = i == 1 && j->o->ring}));
 }
 
 // The last pass that is needed for what was asked.

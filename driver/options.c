@@ -34,7 +34,8 @@ static const Row rows[] = {
     {OPT_CP, "cp", "N", "context-parallel degree: ranks that share a\nsequence"},
     {OPT_SEQUENCE, "sequence-parallel", NULL, "with --tp: norms and residuals are cut along the\nsequence"},
     {OPT_CP_ATTENTION, "cp-attention", "HOW",
-     "with --cp: gather keys and values (the default), or\nalltoall: exchange the sequence for heads"},
+     "with --cp: gather (the default): gather keys and\nvalues; ring: hand them round in parts; alltoall:\n"
+     "exchange the sequence for heads"},
     {OPT_EP, "ep", "N", "expert-parallel degree (this version: 1)"},
     {OPT_ZERO, "zero", "0|1|2|3", "what data-parallel ranks keep a part of: 1 the\noptimizer's state, 2 gradients too, 3 parameters too"},
     {OPT_ZERO_GROUP, "zero-group", "N", "cut within groups of N ranks, and keep the same\nparts in each group (default: one group)"},
@@ -179,7 +180,8 @@ static int combine(Options *o) {
   if (!bad) bad = combine_outputs(o);
   if (bad) return bad;
   if (o->gather && o->zero < 3) return usage("--gather is for --zero 3, which keeps parameters in parts");
-  if (o->heads && o->cp < 2) return usage("--cp-attention alltoall is for --cp 2 or more");
+  if ((o->heads || o->ring) && o->cp < 2)
+    return usage("--cp-attention %s is for --cp 2 or more", o->ring ? "ring" : "alltoall");
   if (o->sequence && o->tp < 2) return usage("--sequence-parallel is for --tp 2 or more");
   if (o->dp && !o->report && !o->interpret && !o->memory && o->emit != EMIT_SCHEDULE)
     return usage("--dp is for --report, --memory, --emit schedule and --interpret: a launch finds the data-parallel "
@@ -217,8 +219,9 @@ static int set(Options *o, Arena *a, int key, const char *v) {
   case OPT_SEQUENCE: o->sequence = true; return 0;
   case OPT_CP_ATTENTION:
     o->heads = !strcmp(v, "alltoall");
-    if (o->heads || !strcmp(v, "gather")) return 0;
-    return usage("--cp-attention %s: expected gather or alltoall", v);
+    o->ring = !strcmp(v, "ring");
+    if (o->heads || o->ring || !strcmp(v, "gather")) return 0;
+    return usage("--cp-attention %s: expected gather, ring or alltoall", v);
   case OPT_EP: return one_only("ep", v, "1");
   case OPT_DP: return positive(v, &o->dp) && o->dp <= 4096 ? 0 : usage("--dp %s: expected a number of ranks", v);
   case OPT_ZERO:

@@ -22,7 +22,7 @@ typedef struct Options {
   int64_t memory; // bytes, 0: no limit
   int64_t global_batch, steps; // 0: as the model says
   int64_t tp, cp; // 0: 1
-  bool sequence, heads; // --sequence-parallel; --cp-attention alltoall
+  bool sequence, heads, ring; // --sequence-parallel; --cp-attention alltoall and ring
   int64_t zero, zero_group, dp; // group 0: all ranks; dp 0: not given
   int64_t pp; // 0: not given
   Str schedule; // NULL: not given

@@ -285,6 +285,7 @@ typedef struct Axis {
   int64_t size; // at least 2: an axis of one rank is left out
   bool sequence; // pass shard may put the sequence on it, and puts what a stack carries so
   bool heads; // cp: in attention, heads are on it, not the sequence
+  bool ring; // cp: attention hands keys and values round, and gathers nothing
   bool folded; // see Shard
 } Axis;
 

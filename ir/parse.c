@@ -631,7 +631,7 @@ static bool entry(Parser *p) {
   return true;
 }
 
-// axis = 'axis' NAME SIZE ['sequence'] ['heads'] ['folded']
+// axis = 'axis' NAME SIZE ['sequence'] ['heads'] ['ring'] ['folded']
 static bool axis(Parser *p) {
   const Token *t = tok(p);
   Axis x = {0};
@@ -646,6 +646,7 @@ static bool axis(Parser *p) {
     if (p->m->axis.at[i].name == x.name) return p_fail(p, t, "two axes `%s`", x.name);
   x.sequence = accept_word(p, "sequence");
   x.heads = accept_word(p, "heads");
+  x.ring = accept_word(p, "ring");
   x.folded = accept_word(p, "folded");
   PUSH(p->a, p->m->axis, x);
   return true;

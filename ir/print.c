@@ -779,9 +779,9 @@ static void put_axes(const Module *m, Buf *b) {
   for (uint32_t a = 0; a < m->axis.n; a++) {
     buf_printf(b, "axis ");
     ir_print_name(m->axis.at[a].name, b);
-    buf_printf(b, " %lld%s%s%s\n", (long long)m->axis.at[a].size,
-               m->axis.at[a].sequence ? " sequence" : "", m->axis.at[a].heads ? " heads" : "",
-               m->axis.at[a].folded ? " folded" : "");
+    const Axis *x = &m->axis.at[a];
+    buf_printf(b, " %lld%s%s%s%s\n", (long long)x->size, x->sequence ? " sequence" : "",
+               x->heads ? " heads" : "", x->ring ? " ring" : "", x->folded ? " folded" : "");
   }
   if (m->spmd) buf_printf(b, "spmd\n");
   if (m->stages < 2) return;

@@ -142,11 +142,8 @@ static Id forth_and_back(Module *m, Id rank, Id at, int64_t n, int64_t block) {
              fold_add(m, fold_mul(m, back, by), at));
 }
 
-// The position of place `at` of a rank's `extent` places, in an array that is not split over the
-// axis.
-static Id unrolled(Local *x, uint32_t axis, Id at, int64_t extent, int64_t block) {
-  Module *m = x->m;
-  Id rank = local_rank(x, axis), by = ex_int(m, block);
+Id local_position(Module *m, uint32_t axis, Id rank, Id at, int64_t extent, int64_t block) {
+  Id by = ex_int(m, block);
   if (extent <= block) return fold_add(m, fold_mul(m, rank, by), at);
   if (m->axis.at[axis].folded && extent == 2 * block)
     return forth_and_back(m, rank, at, m->axis.at[axis].size, block);
@@ -170,7 +167,7 @@ static Id position(Rewrite *r, uint32_t index, uint32_t keep) {
       continue;
     }
     r->spread |= 1u << index;
-    at = unrolled(r->x, axis[i], at, extent, block);
+    at = local_position(m, axis[i], local_rank(r->x, axis[i]), at, extent, block);
     extent *= size;
   }
   return at;
@@ -542,12 +539,20 @@ static void finish_values(Local *x) {
   fn_compact(x->m, f);
 }
 
-static void function(Module *m, Id fn, bool *done) {
+// What exchanges shares is no attention of one rank any more, and becomes part of its callers.
+static bool exchanges(const Fn *f) {
+  for (uint32_t i = 0; i < f->stmt.n; i++)
+    if (f->stmt.at[i].kind == ST_COLL) return true;
+  return false;
+}
+
+// part: for each function, that of a step of its ring, or NONE.
+static void function(Module *m, Id fn, bool *done, const Id *part) {
   if (done[fn]) return;
   done[fn] = true;
   Fn *f = &m->fn.at[fn];
   for (uint32_t i = 0; i < f->stmt.n; i++)
-    if (f->stmt.at[i].call) function(m, f->stmt.at[i].call->fn, done);
+    if (f->stmt.at[i].call) function(m, f->stmt.at[i].call->fn, done, part);
   lift_sums(m, f);
   uint32_t n = f->stmt.n;
   const Stmt *stmt = f->stmt.at;
@@ -555,7 +560,8 @@ static void function(Module *m, Id fn, bool *done) {
   start_values(&x);
   f->stmt.at = NULL;
   f->stmt.n = f->stmt.cap = 0;
-  for (uint32_t i = 0; i < n; i++) {
+  if (part[fn] != NONE) local_ring(&x, part[fn]);
+  for (uint32_t i = 0; i < n && part[fn] == NONE; i++) {
     if (stmt[i].kind == ST_COMP)
       comprehension(&x, &stmt[i]);
     else if (stmt[i].call)
@@ -564,6 +570,7 @@ static void function(Module *m, Id fn, bool *done) {
       local_convert(&x, &stmt[i]);
   }
   finish_values(&x);
+  if (f->intrinsic && exchanges(f)) f->intrinsic = INTR_NONE;
 }
 
 // The arguments' names are the passes' own.
@@ -583,8 +590,10 @@ static bool names_free(Module *m) {
 bool pass_localise(Module *m) {
   if (!m->axis.n || m->spmd) return true;
   if (!names_free(m)) return false;
-  bool *done = NEWN(m->arena, bool, m->fn.n + 1);
-  for (Id f = 0; f < m->fn.n; f++) function(m, f, done);
+  uint32_t n = m->fn.n;
+  bool *done = NEWN(m->arena, bool, n + 1);
+  const Id *part = local_ring_parts(m);
+  for (Id f = 0; f < n; f++) function(m, f, done, part);
   m->spmd = true;
-  return true;
+  return m->fn.n == n || pass_inline(m);
 }

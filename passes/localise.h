@@ -25,6 +25,15 @@ Id local_turn(Module *m, uint32_t axis, Id turn, Id at);
 Id local_place(Local *x, const Shard *shard, uint32_t dim, int64_t extent, uint32_t axes, Id at,
                Id *place);
 
+// The position of place `at` of the `extent` places of rank number `rank`, in an array that is not
+// split over the axis.
+Id local_position(Module *m, uint32_t axis, Id rank, Id at, int64_t extent, int64_t block);
+
+// localise_ring.c: for each function that is attention on shares of keys, a new one that is a step
+// of the ring, in the local form; NONE for others. Then the statements of such a function.
+Id *local_ring_parts(Module *m);
+void local_ring(Local *x, Id part);
+
 // localise_move.c: what a conversion becomes, appended.
 void local_convert(Local *x, const Stmt *s);
 

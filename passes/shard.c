@@ -264,6 +264,7 @@ bool shard_module(Module *m, bool *exact) {
     return true;
   }
   split_argmaxes(m);
+  if (ring_refuses(m)) return false;
   if (cuts_sequences(m)) shard_unpack(m);
   shard_fold(m);
   classes_make(&z.class, m);

@@ -215,7 +215,16 @@ bool shard_module(Module *m, bool *exact);
 // shard_fold.c: folds the context axis where some attention is causal. Then, in how many turns a
 // sequence is dealt out: 2 where it is folded, else 1.
 void shard_fold(Module *m);
+bool attention_is_causal(const Module *m, const Fn *f);
 int64_t shard_turns(const Module *m, uint32_t axis, int64_t extent);
+// shard_ring.c: attention as a ring. Whether it can be one on the axis; whether it is asked for and
+// cannot be, said so; makes of the types of a call those of a ring; what a rank sends for it; makes
+// the function that a call is of take shares.
+bool ring_fits(const Module *m, const Fn *g, uint32_t axis);
+bool ring_refuses(const Module *m);
+void ring_types(const Sharder *z, Id fn, Shard *type);
+int64_t ring_bytes(const Sharder *z, Id fn);
+void ring_wrap(Module *m, Id fn);
 // shard_unpack.c: saves the parts of packed values apart.
 void shard_unpack(Module *m);
 // shard_level.c: the levels of an entry.

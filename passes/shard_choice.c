@@ -417,8 +417,9 @@ static void call_class(Ways *w, Id value, uint32_t dim, Id class) {
       if (w->z->solved[a] && w->it->done[a].choice.class == class)
         goes &= shard_nest(w->z->m, extent, w->z->axis, block[i], a,
                            w->it->done[a].choice.assign.block);
-    if (goes && intrinsic_types(w->z, fn, class, block[i], type, NULL))
-      add_call_choice(w, class, block[i], type);
+    if (!goes || !intrinsic_types(w->z, fn, class, block[i], type, NULL)) continue;
+    ring_types(w->z, fn, type);
+    add_call_choice(w, class, block[i], type);
   }
 }
 

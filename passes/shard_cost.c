@@ -130,6 +130,7 @@ Cost call_cost(const Sharder *z, const Level *l, const Item *it, const Choice *c
   for (uint32_t i = 0; i < g->stmt.n; i++)
     if (g->stmt.at[i].kind == ST_COMP && g->stmt.at[i].red != RED_NONE)
       cost.at[COST_FLOPS] += stmt_flops(z, &g->stmt.at[i], assign[i]);
+  if (c->class != NONE) cost.at[COST_COMM] += ring_bytes(z, s->call->fn);
   add_traffic(z, l, c, &cost);
   return cost;
 }

@@ -277,6 +277,7 @@ static Id emit_intrinsic(Emit *e, Id original) {
     for (Id v = 0; v < g->value.n; v++) g->value.at[v].shard[a] = type[v];
     for (uint32_t i = 0; i < g->stmt.n; i++) g->stmt.at[i].assign[a] = assign[i];
   }
+  ring_wrap(m, fn);
   return shared_fn(m, fn, original);
 }
 

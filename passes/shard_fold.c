@@ -15,7 +15,7 @@ static void find_order(Compared *c, Id e) {
 }
 
 // Attention compares positions where it is causal, and nowhere else.
-static bool is_causal(const Module *m, const Fn *f) {
+bool attention_is_causal(const Module *m, const Fn *f) {
   Compared c = {m, false};
   if (f->intrinsic != INTR_ATTENTION) return false;
   for (uint32_t i = 0; i < f->stmt.n; i++)
@@ -49,7 +49,7 @@ void shard_fold(Module *m) {
     int64_t odd = 0;
     if (m->axis.at[a].name != str_intern("cp") || m->axis.at[a].heads) continue;
     for (Id f = 0; f < m->fn.n; f++) {
-      if (!is_causal(m, &m->fn.at[f])) continue;
+      if (!attention_is_causal(m, &m->fn.at[f])) continue;
       int64_t queries = m->fn.at[f].value.at[m->fn.at[f].arg.at[0]].extent[1];
       if (queries % folded_unit(m, a)) odd = queries;
       else m->axis.at[a].folded = true;

@@ -14,7 +14,9 @@ says "for --tp 2" err.txt
 expect 2 "$DTC" x.dt --cp-attention alltoall
 says "for --cp 2" err.txt
 expect 2 "$DTC" x.dt --cp 2 --cp-attention flash
-says "expected gather or alltoall" err.txt
+says "expected gather, ring or alltoall" err.txt
+expect 2 "$DTC" x.dt --cp-attention ring
+says "ring is for --cp 2 or more" err.txt
 expect 2 "$DTC" x.dt --ep 2
 says "has --ep 1 only" err.txt
 expect 2 "$DTC" x.dt --pp 65

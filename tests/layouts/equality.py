@@ -64,8 +64,9 @@ REFUSALS = [
         r"--(?P<axis>tp|cp) (?P<n>\d+): (nothing|no sequence) of this model can be cut over (?P=n) ranks",
     ),
     (
-        "heads",
-        r"--cp-attention alltoall: (\d+ heads cannot be dealt out evenly over \d+ ranks|this model has no attention)",
+        "attention",
+        r"--cp-attention (ring|alltoall): (a sequence of \d+ does not divide over \d+ ranks"
+        r"|\d+ heads cannot be dealt out evenly over \d+ ranks|this model has no attention)",
     ),
     ("sequence", r"--sequence-parallel: a sequence of \d+ does not divide over \d+ ranks"),
     ("stages", r"a pipeline of \d+ chunks needs as many statements or layers, \w+ has \d+"),
@@ -159,7 +160,7 @@ def layouts(batch, ranks=RANKS, axes=("tp", "pp", "cp")):
             range(4), ["once", "each"], micros(mesh, batch)
         ):
             for attention, sequence, gather, group, schedule in itertools.product(
-                ["gather", "alltoall"] if mesh["cp"] > 1 else ["gather"],
+                ["gather", "ring", "alltoall"] if mesh["cp"] > 1 else ["gather"],
                 [False, True] if mesh["tp"] > 1 else [False],
                 ["each", "once"] if zero == 3 else ["each"],
                 groups if zero else [0],
@@ -203,6 +204,7 @@ def special(l, model):
     checks = [
         ("sequence-parallel", l["sequence"]),
         ("heads for the sequence", l["attention"] == "alltoall"),
+        ("keys in a ring", l["attention"] == "ring"),
         ("gather once", l["gather"] == "once"),
         ("group of 1", l["group"] == 1),
         ("several groups", l["group"] > 1),

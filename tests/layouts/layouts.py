@@ -5,8 +5,8 @@
     tests/layouts/layouts.py --dtc build/bin/dtc --count 40       # so many drawn ones of each
     tests/layouts/layouts.py --dtc build/bin/dtc --model gpt2 --layout "tp=2 zero=1 micro=2 ranks=4"
 
-A layout is (tp, pp, cp, sequence-parallel, zero, accumulate, gather, zero-group, schedule,
-microbatch, ranks): all degrees that divide 1, 2, 3, 4, 6 and 8 ranks, and a microbatch for each
+A layout is (tp, pp, cp, sequence-parallel, attention on cp, zero, accumulate, gather, zero-group,
+schedule, microbatch, ranks): all degrees that divide 1, 2, 3, 4, 6 and 8 ranks, and a microbatch for each
 kind that their number can be of: even, with a remainder, fewer than stages, fewer than ranks.
 equality.py has the criterion. Three steps are run; targets of every other run leave all but one
 data rank without a valid one, where the model's data allow for it.

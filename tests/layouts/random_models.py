@@ -164,13 +164,14 @@ def smaller_layouts(l):
                         l,
                         **{axis: d, "ranks": l["ranks"] * d // l[axis], "group": 0},
                         sequence=l["sequence"] and (axis != "tp" or d > 1),
+                        attention="gather" if axis == "cp" and d == 1 else l["attention"],
                     )
     dp = eq.data_ranks(l)
     if dp > 1:
         yield dict(l, ranks=l["ranks"] // dp, group=0)
     if l["zero"]:
         yield dict(l, zero=0, gather="each", group=0)
-    for name in ("sequence", "accumulate", "gather", "group", "schedule"):
+    for name in ("sequence", "attention", "accumulate", "gather", "group", "schedule"):
         if l[name] != eq.ONE[name]:
             yield dict(l, **{name: eq.ONE[name]})
 

@@ -64,18 +64,18 @@ static const struct {
   const char *step, *forward, *backward; // Counts
   int partial; // gradients
 } megatron[] = {
-    {"examples/gpt2", {"tp=2", 2, 1, false, false}, 50257, "41000", "20000", "20000", 0},
-    {"examples/gpt2", {"tp=4", 4, 1, false, false}, 50257, "41000", "20000", "20000", 0},
-    {"examples/gpt2", {"tp=2, t too", 2, 1, true, false}, 50257, "21220", "00220", "00220", 8},
-    {"examples/gpt2", {"tp=4, t too", 4, 1, true, false}, 50257, "21220", "00220", "00220", 8},
-    {"examples/gpt2", {"cp=2", 1, 2, false, false}, 50257, "10000", "00020", "00200", 16},
-    {"examples/gpt2", {"cp=2, heads", 1, 2, false, true}, 50257, "10000", "00004", "00004", 16},
-    {"examples/llama", {"tp=2", 2, 1, false, false}, 32000, "31010", "20000", "20000", 0},
-    {"examples/llama", {"tp=4", 4, 1, false, false}, 32000, "31010", "20000", "20000", 0},
-    {"examples/llama", {"tp=2, t too", 2, 1, true, false}, 32000, "21112", "00220", "00220", 3},
-    {"examples/llama", {"cp=2", 1, 2, false, false}, 32000, "10000", "00020", "00200", 12},
-    {"examples/chargpt", {"tp=2", 2, 1, false, false}, 256, "41000", "20000", "20000", 0},
-    {"examples/mlp", {"tp=2", 2, 1, false, false}, 0, "10000", "00000", "00000", 0},
+    {"examples/gpt2", {"tp=2", 2, 1, false, false, false}, 50257, "41000", "20000", "20000", 0},
+    {"examples/gpt2", {"tp=4", 4, 1, false, false, false}, 50257, "41000", "20000", "20000", 0},
+    {"examples/gpt2", {"tp=2, t too", 2, 1, true, false, false}, 50257, "21220", "00220", "00220", 8},
+    {"examples/gpt2", {"tp=4, t too", 4, 1, true, false, false}, 50257, "21220", "00220", "00220", 8},
+    {"examples/gpt2", {"cp=2", 1, 2, false, false, false}, 50257, "10000", "00020", "00200", 16},
+    {"examples/gpt2", {"cp=2, heads", 1, 2, false, true, false}, 50257, "10000", "00004", "00004", 16},
+    {"examples/llama", {"tp=2", 2, 1, false, false, false}, 32000, "31010", "20000", "20000", 0},
+    {"examples/llama", {"tp=4", 4, 1, false, false, false}, 32000, "31010", "20000", "20000", 0},
+    {"examples/llama", {"tp=2, t too", 2, 1, true, false, false}, 32000, "21112", "00220", "00220", 3},
+    {"examples/llama", {"cp=2", 1, 2, false, false, false}, 32000, "10000", "00020", "00200", 12},
+    {"examples/chargpt", {"tp=2", 2, 1, false, false, false}, 256, "41000", "20000", "20000", 0},
+    {"examples/mlp", {"tp=2", 2, 1, false, false, false}, 0, "10000", "00000", "00000", 0},
 };
 enum { PLANS = sizeof megatron / sizeof *megatron };
 
@@ -117,7 +117,7 @@ static bool check_plan(int i) {
 static bool check_depth(void) {
   Buf text[2] = {{0}, {0}};
   const char *const define[2][2] = {{"layers=3", NULL}, {"layers=48", NULL}};
-  const Mesh k = {"tp=2", 2, 1, false, false};
+  const Mesh k = {"tp=2", 2, 1, false, false, false};
   bool ok = true;
   for (int i = 0; i < 2; i++) {
     Arena *a = arena_new();

@@ -21,9 +21,8 @@ Module *mesh_compile(Arena *a, const char *example, const char *const *define) {
   return m && pipeline_run(m, &p) ? m : NULL;
 }
 
-static void add_axis(Module *m, const char *name, int64_t n, bool sequence, bool heads) {
-  Axis x = {.name = str_intern(name), .size = n, .sequence = sequence, .heads = heads};
-  if (n > 1) PUSH(m->arena, m->axis, x);
+static void add_axis(Module *m, Axis x) {
+  if (x.size > 1) PUSH(m->arena, m->axis, x);
 }
 
 double mesh_now(void) {
@@ -44,8 +43,9 @@ Module *mesh_shard(Arena *a, const char *example, const char *const *define, con
   Module *m = mesh_compile(a, example, define);
   Buf why = {0};
   if (!m) return NULL;
-  add_axis(m, "tp", k->tp, k->sequence, false);
-  add_axis(m, "cp", k->cp, false, k->heads);
+  add_axis(m, (Axis){.name = str_intern("tp"), .size = k->tp, .sequence = k->sequence});
+  add_axis(m, (Axis){
+                  .name = str_intern("cp"), .size = k->cp, .heads = k->heads, .ring = k->ring});
   Buf said = {0};
   size_t length = 0;
   m->src->out = open_memstream(&said.text, &length);
@@ -56,6 +56,7 @@ Module *mesh_shard(Arena *a, const char *example, const char *const *define, con
     *refused = (!has_product(m) && strstr(said.text, "can be cut over")) ||
                (k->cp > 1 && strstr(said.text, "no sequence of this model")) ||
                (k->heads && strstr(said.text, "--cp-attention alltoall: ")) ||
+               (k->ring && strstr(said.text, "--cp-attention ring: ")) ||
                (k->sequence && strstr(said.text, "does not divide over"));
   if (!ok && !(refused && *refused)) printf("FAIL %s, %s: %s\n", example, k->name, said.text);
   free(said.text);

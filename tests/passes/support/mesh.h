@@ -9,7 +9,7 @@ enum { MAX_DEFINES = 12 };
 typedef struct Mesh {
   const char *name;
   int64_t tp, cp;
-  bool sequence, heads; // of tp; of cp
+  bool sequence, heads, ring; // of tp; of cp
 } Mesh;
 
 // The model of PATH.dt in the sources, up to pass simplify, in float64; define ends with NULL, or
