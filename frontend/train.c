@@ -1,4 +1,6 @@
 // The train block and -D: what to train on and how.
+#include <math.h>
+
 #include "frontend/front.h"
 
 static const char *const settings[] = {"batch", "microbatch", "steps", "eval_every",   "seed",
@@ -75,8 +77,11 @@ static bool as_real(Front *fr, const Ast *e, const char *name, double least, dou
     return false;
   }
   *out = ct_as_real(&c);
-  if (*out >= least) return true;
-  err(fr, e->loc, "'%s' is at least %g, and this is %g", name, least, *out);
+  bool rate = !strncmp(name, "beta", 4); // of a running mean
+  if (!isfinite(*out)) err(fr, e->loc, "'%s' is a finite number", name);
+  else if (rate && *out >= 1) err(fr, e->loc, "'%s' is below 1, and this is %g", name, *out);
+  else if (*out < least) err(fr, e->loc, "'%s' is at least %g, and this is %g", name, least, *out);
+  else return true;
   return false;
 }
 
@@ -373,7 +378,17 @@ static bool overrides(Front *fr, Block *b) {
   return override_path(fr, "data", &b->data) && override_path(fr, "val", &b->val) && ok;
 }
 
-// A metric may not be named like a field of the log.
+// A record of the log names each thing once.
+static bool is_log_field(Str name) {
+  static const char *const field[] = {"step",         "loss",    "lr",
+                                      "grad_norm",    "tokens",  "tokens_per_s",
+                                      "memory_bytes", "seconds", "skipped",
+                                      "val_loss"};
+  for (size_t i = 0; i < sizeof field / sizeof field[0]; i++)
+    if (!strcmp(field[i], name)) return true;
+  return false;
+}
+
 uint32_t train_metrics(Front *fr, Metric *out, uint32_t max) {
   uint32_t n = 0;
   for (uint32_t i = 0; fr->train && i < fr->train->body.n; i++) {
@@ -381,6 +396,9 @@ uint32_t train_metrics(Front *fr, Metric *out, uint32_t max) {
     if (s->tag != S_METRIC) continue;
     for (uint32_t k = 0; k < n; k++)
       if (out[k].name == s->name) err(fr, s->name_loc, "metric '%s' is defined twice", s->name);
+    if (is_log_field(s->name))
+      err(fr, s->name_loc, "the log has a field '%s' of its own; name the metric otherwise",
+          s->name);
     if (n == max) err(fr, s->name_loc, "more than %u metrics", max);
     else out[n++] = (Metric){s->name, s->name_loc, s->value};
   }
