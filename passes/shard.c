@@ -223,6 +223,7 @@ static bool solve(Sharder *z, Level *l, bool main) {
   memset(z->solved, 0, sizeof z->solved);
   for (uint32_t k = 0; k < n; k++) {
     set_axis(z, order[k]);
+    if (main) z->made = 0;
     if (main && !asked_possible(z)) return false;
     if (!main || z->context) homes(z, l, false);
     else asked_homes(z, l);

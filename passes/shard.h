@@ -190,6 +190,7 @@ typedef struct Sharder {
   uint32_t free_stmt, free_param; // NONE
   int collectives, traffic; // where Cost counts them
   bool cut; // some search was not exhaustive
+  uint64_t made; // states, by the searches of the step on this axis, and those of later entries
 } Sharder;
 
 // Whether an index or dimension of this class may be on the axis.

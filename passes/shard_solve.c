@@ -16,6 +16,8 @@
 #include <stdlib.h>
 
 enum { FEW = 48, MORE = 1200, MANY = 30000, KEPT = 48, MENDS = 32 };
+// States, in all searches of an axis together: after so many only the first, short run is made.
+static const uint64_t ENOUGH = 500000;
 
 // The types in which a slot is at hand, and those in which it is asked for.
 typedef struct Set {
@@ -614,7 +616,7 @@ static void step(Search *s) {
   advance(s);
 }
 
-// The least state after the last item, or NULL.
+// The least state after the last item, or NULL: there is none, or it would take too long.
 static const State *run(Search *s, uint32_t keep) {
   s->keep = keep;
   s->exact = true;
@@ -627,6 +629,10 @@ static const State *run(Search *s, uint32_t keep) {
   for (s->at = 0; s->at < s->l->item.n && s->now.n; s->at++) {
     s->item = s->c->order[s->at];
     step(s);
+    if (s->has_best && s->c->made > ENOUGH) {
+      s->exact = false;
+      return NULL;
+    }
   }
   const State *best = NULL;
   for (uint32_t i = 0; i < s->now.n; i++)
@@ -720,6 +726,7 @@ static bool follow(Search *s, Course *c, uint32_t which, uint32_t keep, Plan *pl
   s->c = c;
   if (!c->order) find_course(s, which);
   const State *end = run(s, keep);
+  s->z->made += c->made;
   if (end) take(s, end, plan);
   return plan->exact = s->exact;
 }
@@ -729,7 +736,7 @@ static bool follow(Search *s, Course *c, uint32_t which, uint32_t keep, Plan *pl
 static void search(Search *s, Plan *plan) {
   Course course[ORDERS] = {{0}};
   uint32_t first = s->l->course, best = first;
-  if (follow(s, &course[first], first, FEW, plan)) return;
+  if (follow(s, &course[first], first, FEW, plan) || s->z->made > ENOUGH) return;
   for (uint32_t k = 0; k < ORDERS; k++) {
     uint32_t i = (first + k) % ORDERS;
     bool exact = follow(s, &course[i], i, MORE, plan);
@@ -737,7 +744,7 @@ static void search(Search *s, Plan *plan) {
     if (exact) break;
   }
   s->l->course = best;
-  if (!plan->exact) follow(s, &course[best], best, MANY, plan);
+  if (!plan->exact && s->z->made <= ENOUGH) follow(s, &course[best], best, MANY, plan);
 }
 
 Plan level_solve(Sharder *z, Level *l, const uint32_t *var) {
