@@ -6,4 +6,4 @@ print("model M() {\n  param w[3] = zeros\n  loss(x[b, 3]) {\n    y = x")
 for _ in range(10000): print("    y[b, d] = y[b, d] * 1.0001 + w[d]")
 print("    return mean(b, d: y[b, d])\n  }\n}")
 END
-(ulimit -t 20; expect 0 "$DTC" lines.dt --check)
+(ulimit -t 60; expect 0 "$DTC" lines.dt --check)
