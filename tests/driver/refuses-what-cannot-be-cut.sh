@@ -14,6 +14,11 @@ expect 1 "$DTC" "$SRC/examples/gpt2.dt" --tp 2 --cp 4 "${exchange[@]}" -D heads=
 says "alltoall: 4 heads cannot be dealt out evenly over 8 ranks of --tp and --cp" err.txt
 expect 1 "$DTC" "$SRC/examples/llama.dt" --cp 8 "${exchange[@]}" -D heads=8 -D kv_heads=2 -D dim=32
 says "they come in 2 groups of 4, and one of these numbers must divide" err.txt
+# Keys go round in equal shares; what is gathered need not divide, but is not balanced.
+expect 1 "$DTC" "$SRC/examples/gpt2.dt" --cp 3 --cp-attention ring -D layers=2 -D length=16
+says "ring: a sequence of 16 does not divide over 3 ranks" err.txt
+expect 0 "$DTC" "$SRC/examples/gpt2.dt" --cp 3 -D layers=2 -D length=16 --report
+says "warning: \-\-cp 3: a sequence of 16 is no multiple of 6" err.txt
 cat >plain.dt <<'M'
 use nn
 model Plain(vocab = 10, dim = 4) {
@@ -33,3 +38,5 @@ M
 expect 0 "$DTC" plain.dt --cp 2 --report
 expect 1 "$DTC" plain.dt --cp 2 --cp-attention alltoall --report
 says "alltoall: this model has no attention" err.txt
+expect 1 "$DTC" plain.dt --cp 2 --cp-attention ring --report
+says "ring: this model has no attention" err.txt
