@@ -263,6 +263,7 @@ def run_model(dtc, folder, seed, number, ranks, layouts, tries):
             ran += 1
         except eq.Refused as e:
             out.append((l, "refused", str(e)))
+            seen |= eq.pairs(l, case.model.batch)
         except Redraw as e:
             redrawn[str(e)] = redrawn.get(str(e), 0) + 1
             ran += 1
