@@ -12,7 +12,8 @@ objects() {
   shift
   mkdir -p "$dir"
   for src in "$@"; do
-    local o="$dir/$(basename "$src" .c).o"
+    local folder=$(basename "$(dirname "$src")") # several have a file of the same name
+    local o="$dir/$folder-$(basename "$src" .c).o"
     [ "$o" -nt "$src" ] || clang-14 "${flags[@]}" -c "$src" -o "$o" || fail "cannot compile $src"
     objs+=("$o")
   done
