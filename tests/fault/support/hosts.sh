@@ -2,7 +2,8 @@
 # virtual link. `on_hosts openmpi|mpich N COMMAND...` runs N ranks on each. Skips the test where that is not allowed.
 hosts=(dtc-$$-a dtc-$$-b)
 ip netns add "${hosts[0]}" 2>/dev/null || { echo "no right to make network namespaces"; exit 77; }
-trap 'for h in "${hosts[@]}"; do ip netns del $h 2>/dev/null; done' EXIT
+trap 'for h in "${hosts[@]}"; do ip netns del $h 2>/dev/null || true; done' EXIT
+ip netns exec "${hosts[0]}" true 2>/dev/null || { echo "no right to run in network namespaces"; exit 77; }
 ip netns add "${hosts[1]}"
 ip link add veth0 netns "${hosts[0]}" type veth peer name veth0 netns "${hosts[1]}" || { echo "no virtual links"; exit 77; }
 for i in 0 1; do
