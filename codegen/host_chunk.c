@@ -10,10 +10,6 @@ static int64_t aligned_bytes(const Value *v) {
   return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-static bool has_prefix(Str name, const char *prefix) {
-  return !strncmp(name, prefix, strlen(prefix));
-}
-
 bool host_chunk_of(const Host *h, Id fn, uint32_t *chunk, ChunkPart *part) {
   for (uint32_t k = 0; k < h->m->chunk.n; k++)
     for (int i = 0; i < NCHUNK_PART; i++) {
@@ -49,7 +45,7 @@ static uint32_t first_piece(const Module *m, uint32_t chunk, ChunkPart part) {
   const Chunk *c = &m->chunk.at[chunk];
   const Fn *f = &m->fn.at[c->fn[part]];
   uint32_t n = f->arg.n, grads = part == CHUNK_BACKWARD || part == CHUNK_WEIGHTS;
-  while (n && m->spmd && has_prefix(f->value.at[f->arg.at[n - 1]].name, "$rank.")) n--;
+  while (n && m->spmd && str_begins(f->value.at[f->arg.at[n - 1]].name, "$rank.")) n--;
   return n - c->piece.n * (1 + grads);
 }
 
@@ -73,7 +69,7 @@ static int64_t slot_at(const Module *m, uint32_t chunk, Str name, bool *found) {
     const Fn *f = &m->fn.at[m->chunk.at[chunk].fn[keeps[k]]];
     for (uint32_t i = 0; i < f->result.n; i++) {
       const Value *v = &f->value.at[f->result.at[i]];
-      if (!has_prefix(v->name, "$slot.")) continue;
+      if (!str_begins(v->name, "$slot.")) continue;
       if (name && v->name == name) return *found = true, at;
       at += aligned_bytes(v);
     }
@@ -103,8 +99,8 @@ Str host_chunk_arg(const HostFn *x, uint32_t arg) {
   if (piece != NONE)
     return str_printf("(%s *)call->%s + %lld", type, grad ? "grad" : "param",
                       (long long)h->params->param[piece].offset);
-  if (has_prefix(v->name, "$slot.")) return slot_place(x, v);
-  if (!has_prefix(v->name, "$in.")) BUG("%s: where is %s", x->f->name, v->name);
+  if (str_begins(v->name, "$slot.")) return slot_place(x, v);
+  if (!str_begins(v->name, "$in.")) BUG("%s: where is %s", x->f->name, v->name);
   int64_t at = 0;
   for (uint32_t i = lead; i < arg; i++)
     at += aligned_bytes(&x->f->value.at[x->f->arg.at[i]]);
@@ -114,13 +110,13 @@ Str host_chunk_arg(const HostFn *x, uint32_t arg) {
 Str host_chunk_result(const HostFn *x, uint32_t result) {
   const Value *v = &x->f->value.at[x->f->result.at[result]];
   int64_t sent = 0, out = 0;
-  if (has_prefix(v->name, "$slot.")) return slot_place(x, v);
+  if (str_begins(v->name, "$slot.")) return slot_place(x, v);
   for (uint32_t i = 0; i < result; i++) {
     const Value *before = &x->f->value.at[x->f->result.at[i]];
-    if (has_prefix(before->name, "$out.")) sent += aligned_bytes(before);
-    else if (!has_prefix(before->name, "$slot.")) out += value_count(before);
+    if (str_begins(before->name, "$out.")) sent += aligned_bytes(before);
+    else if (!str_begins(before->name, "$slot.")) out += value_count(before);
   }
-  if (has_prefix(v->name, "$out."))
+  if (str_begins(v->name, "$out."))
     return str_printf("(void *)((char *)call->send + %lld)", (long long)sent);
   return str_printf("(%s *)call->out + %lld", c_type(v->type), (long long)out);
 }
@@ -132,7 +128,7 @@ static int64_t sent_bytes(const Module *m, uint32_t chunk, ChunkPart part) {
   const Fn *f = &m->fn.at[m->chunk.at[chunk].fn[part]];
   for (uint32_t i = 0; i < f->result.n; i++) {
     const Value *v = &f->value.at[f->result.at[i]];
-    if (has_prefix(v->name, "$out.")) bytes += aligned_bytes(v);
+    if (str_begins(v->name, "$out.")) bytes += aligned_bytes(v);
   }
   return bytes;
 }
@@ -142,7 +138,7 @@ static int64_t received_bytes(const Host *h, uint32_t chunk, ChunkPart part) {
   const Fn *f = &h->m->fn.at[h->m->chunk.at[chunk].fn[part]];
   for (uint32_t i = lead_count(h, part); i < first_piece(h->m, chunk, part); i++) {
     const Value *v = &f->value.at[f->arg.at[i]];
-    if (has_prefix(v->name, "$in.")) bytes += aligned_bytes(v);
+    if (str_begins(v->name, "$in.")) bytes += aligned_bytes(v);
   }
   return bytes;
 }
@@ -235,7 +231,7 @@ Str chunk_message(const Module *m, uint32_t chunk, ChunkPart part, Str *source) 
   buf_printf(&what, part == CHUNK_BACKWARD ? "gradients of activations" : "activations");
   for (uint32_t i = 0; f && i < f->result.n; i++) {
     const Value *v = &f->value.at[f->result.at[i]];
-    if (!has_prefix(v->name, "$out.")) continue;
+    if (!str_begins(v->name, "$out.")) continue;
     if (!n) put_source(m, place_of(f, f->result.at[i]), true, &place);
     if (n++ < MOST) buf_printf(&what, "%s%s", n > 1 ? ", " : " ", v->name + strlen("$out."));
   }

@@ -184,8 +184,11 @@ static ZeroOptions zero_options(const Options *o) {
   return (ZeroOptions){(int)o->zero, (int)o->zero_group, o->accumulate_each, o->gather_once};
 }
 
+// The data-parallel degree, where --dp says it: else that of one rank.
+static int data_degree(const Options *o) { return o->dp ? (int)o->dp : 1; }
+
 static int report(const Job *j, const Plan *p) {
-  Report r = report_make(p, j->o->dp ? (int)j->o->dp : 1);
+  Report r = report_make(p, data_degree(j->o));
   if (!strcmp(j->o->report_form, "json"))
     report_json(&r, j->m, stdout);
   else
@@ -218,7 +221,7 @@ static int can_write(const Job *j) {
 // That a data-parallel rank runs.
 static int32_t microbatches(const Job *j) {
   const Train *t = &j->m->train;
-  int64_t all = (t->batch + t->microbatch - 1) / t->microbatch, dp = j->o->dp ? j->o->dp : 1;
+  int64_t all = (t->batch + t->microbatch - 1) / t->microbatch, dp = data_degree(j->o);
   int64_t n = (all + dp - 1) / dp;
   return n > INT32_MAX ? INT32_MAX : (int32_t)n;
 }
@@ -232,7 +235,7 @@ static int backend(Job *j) {
   if (j->o->report) return report(j, p);
   int status = has_data(j);
   if (!status) status = can_write(j);
-  if (!status && !memory_fits(p, j->o->input, j->o->dp ? (int)j->o->dp : 1, j->o->memory, stderr))
+  if (!status && !memory_fits(p, j->o->input, data_degree(j->o), j->o->memory, stderr))
     status = EXIT_MODEL;
   if (status) return status;
   Buf text = {0}, object = {0}, err = {0};
@@ -302,7 +305,7 @@ static Str last_pass(const Options *o) {
 
 // Ranks of an interpreted run.
 static int ranks(const Options *o) {
-  int64_t dp = o->dp ? o->dp : 1, tp = o->tp ? o->tp : 1, cp = o->cp ? o->cp : 1, pp = o->pp ? o->pp : 1;
+  int64_t dp = data_degree(o), tp = o->tp ? o->tp : 1, cp = o->cp ? o->cp : 1, pp = o->pp ? o->pp : 1;
   return (int)(dp * tp * cp * pp);
 }
 

@@ -8,10 +8,6 @@
 
 enum { ALIGNMENT = 64 };
 
-static bool has_prefix(Str name, const char *prefix) {
-  return !strncmp(name, prefix, strlen(prefix));
-}
-
 static int64_t bytes_of(const Value *v) {
   return value_count(v) * (scalar_of(v->type) == SC_REAL ? 8 : 4);
 }
@@ -33,7 +29,7 @@ static int64_t slot_at(const Module *m, uint32_t chunk, Str name) {
     const Fn *f = fn_of(m, chunk, keeps[k]);
     for (uint32_t i = 0; f && i < f->result.n; i++) {
       const Value *v = &f->value.at[f->result.at[i]];
-      if (!has_prefix(v->name, "$slot.")) continue;
+      if (!str_begins(v->name, "$slot.")) continue;
       if (v->name == name) return at;
       at += room_of(v);
     }
@@ -45,7 +41,7 @@ static int64_t sent(const Fn *f) {
   int64_t bytes = 0;
   for (uint32_t i = 0; f && i < f->result.n; i++) {
     const Value *v = &f->value.at[f->result.at[i]];
-    if (has_prefix(v->name, "$out.")) bytes += room_of(v);
+    if (str_begins(v->name, "$out.")) bytes += room_of(v);
   }
   return bytes;
 }
@@ -88,7 +84,7 @@ static bool makes_gradients(const Run *r) {
 // The chunk's parameters, and their gradients, come last, before the rank's place on the mesh.
 static uint32_t first_piece(const Run *r) {
   uint32_t n = r->f->arg.n, pieces = (uint32_t)r->p->chunk[r->c->chunk].nparam;
-  while (n && has_prefix(r->f->value.at[r->f->arg.at[n - 1]].name, "$rank.")) n--;
+  while (n && str_begins(r->f->value.at[r->f->arg.at[n - 1]].name, "$rank.")) n--;
   return n - pieces * (1 + makes_gradients(r));
 }
 
@@ -102,9 +98,9 @@ static void *argument(Run *r, uint32_t i,
     double *region = at < pieces ? r->c->param : r->c->grad;
     return region + stage->param[(uint32_t)chunk->param + at % pieces].offset;
   }
-  if (has_prefix(v->name, "$slot."))
+  if (str_begins(v->name, "$slot."))
     return (char *)r->c->slot + slot_at(r->m, (uint32_t)r->c->chunk, v->name);
-  if (!has_prefix(v->name, "$in.")) return place(r->c, v->name, i);
+  if (!str_begins(v->name, "$in.")) return place(r->c, v->name, i);
   char *here = (char *)r->c->in + r->in;
   r->in += room_of(v);
   return here;
@@ -112,9 +108,9 @@ static void *argument(Run *r, uint32_t i,
 
 static void *result_place(Run *r, const Value *v) {
   char *here;
-  if (has_prefix(v->name, "$slot."))
+  if (str_begins(v->name, "$slot."))
     return (char *)r->c->slot + slot_at(r->m, (uint32_t)r->c->chunk, v->name);
-  if (has_prefix(v->name, "$out.")) {
+  if (str_begins(v->name, "$out.")) {
     here = (char *)r->c->send + r->sent;
     r->sent += room_of(v);
   } else {

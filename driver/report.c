@@ -34,12 +34,12 @@ static void add_memory(Report *r, const Plan *p) {
   t.gather_once = p->zero.once;
   DtStages stages;
   DtError e = {0};
+  int64_t each = (r->microbatches + r->ranks - 1) / r->ranks;
   DtCut cut = dt_cut(&t, r->ranks * (t.cp > 1 ? t.cp : 1));
   DtMemory m = {0};
   if (dt_stages_make(&stages, &t, cut.owners, &e)) BUG("%s", e.text);
   for (int s = 0; s < stages.n; s++) {
     DtWalk walk = {0};
-    int64_t each = (r->microbatches + r->ranks - 1) / r->ranks;
     if (t.nchunk && dt_walk_open(&walk, &t, s, each, 0, false, &e)) BUG("%s", e.text);
     DtMemory of = dt_memory(&stages, s, &t, &cut, true, &walk);
     dt_walk_close(&walk);
@@ -48,7 +48,6 @@ static void add_memory(Report *r, const Plan *p) {
     r->stage = s;
   }
   r->stages = stages.n;
-  int64_t each = (r->microbatches + r->ranks - 1) / r->ranks;
   int data_ranks = r->ranks * (t.cp > 1 ? t.cp : 1);
   r->traffic = traffic_make(p, &t, &stages, &cut, data_ranks, r->stage, each);
   if (t.nchunk) add_bubble(r, p, each);

@@ -44,13 +44,12 @@ static void add_fn(Traffic *t, const Module *m, Id fn, double times) {
   }
 }
 
-static double element_size(const DtProgram *p) { return p->type == DT_TYPE_F64 ? 8 : 4; }
 
 // Over the ranks that share parameters: `owners` have the pieces of a unit, and `across` ranks the
 // same piece.
 static void add_data(Traffic *t, const DtProgram *p, const DtUnits *u, const DtCut *cut, int ranks,
                      int64_t micro) {
-  double owners = cut->owners, across = ranks / owners, size = element_size(p);
+  double owners = cut->owners, across = ranks / owners, size = (double)dt_type_size(p->type);
   double reductions = cut->each ? (double)micro : 1;
   for (int64_t i = 0; i < u->nunit; i++) {
     double bytes = size * (double)u->unit[i].count, piece = cut->grads ? bytes / owners : bytes;
@@ -80,7 +79,7 @@ static void add_ties(Traffic *t, const DtProgram *p, const DtStages *s, const Dt
       if (h->stage != stage) continue;
       double count = (double)s->units[stage].unit[h->unit].count / (cut->grads ? cut->owners : 1);
       int messages = k ? 1 : s->tie[i].n - 1;
-      add(t, "pp", "tied gradients", messages, messages * count * element_size(p));
+      add(t, "pp", "tied gradients", messages, messages * count * (double)dt_type_size(p->type));
     }
 }
 

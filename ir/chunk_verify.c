@@ -17,16 +17,12 @@ typedef struct Check {
   Buf *why;
 } Check;
 
-static bool has_prefix(Str name, const char *prefix) {
-  return !strncmp(name, prefix, strlen(prefix));
-}
-
 // The n-th result, or argument, whose name begins with the prefix; NULL: there are fewer.
 static const Value *nth(const Fn *f, bool result, const char *prefix, uint32_t n) {
   uint32_t count = result ? f->result.n : f->arg.n;
   for (uint32_t i = 0; i < count; i++) {
     const Value *v = &f->value.at[result ? f->result.at[i] : f->arg.at[i]];
-    if (has_prefix(v->name, prefix) && n-- == 0) return v;
+    if (str_begins(v->name, prefix) && n-- == 0) return v;
   }
   return NULL;
 }

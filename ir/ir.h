@@ -289,6 +289,9 @@ typedef struct Axis {
   bool folded; // see Shard
 } Axis;
 
+// Whether it is the axis of context parallelism.
+static inline bool is_context(const Axis *x) { return !strcmp(x->name, "cp"); }
+
 typedef enum DataKind { DATA_NONE, DATA_TOKENS, DATA_BYTES, DATA_ARRAYS } DataKind;
 typedef enum OptKind { OPT_SGD, OPT_ADAM, OPT_ADAMW } OptKind;
 typedef enum ScheduleKind { SCHED_CONSTANT, SCHED_LINEAR, SCHED_COSINE, SCHED_INVSQRT } ScheduleKind;

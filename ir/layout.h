@@ -2,12 +2,11 @@
 //
 // Along one axis of size n with block B, position p of a dimension belongs to rank p / B % n (on a
 // folded axis, n - 1 less that in every second turn of n blocks), which keeps it at place
-// p / (B * n) * B + p % B. Two axes may split one dimension where their blocks
-// nest: the greater block is a multiple of the smaller one times its axis's size (twice that where
-// it is folded). A rank then finds
-// its places by one axis after the other. A rank has ceil(extent / (B * n)) * B places of each
-// dimension; those past the end of the whole hold 0; there are such only with one block a rank (B *
-// n >= extent).
+// p / (B * n) * B + p % B. Two axes may split one dimension where their blocks nest: the greater
+// block is a multiple of the smaller one times its axis's size (twice that where it is folded). A
+// rank then finds its places by one axis after the other. A rank has ceil(extent / (B * n)) * B
+// places of each dimension; those past the end of the whole hold 0; there are such only with one
+// block a rank (B * n >= extent).
 #ifndef DTC_LAYOUT_H
 #define DTC_LAYOUT_H
 

@@ -153,6 +153,8 @@ Str str_internn(const char *text, size_t n) {
 
 Str str_intern(const char *text) { return str_internn(text, strlen(text)); }
 
+bool str_begins(Str s, const char *prefix) { return !strncmp(s, prefix, strlen(prefix)); }
+
 Str str_printf(const char *fmt, ...) {
   char small[256], *big = NULL;
   va_list ap;

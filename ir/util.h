@@ -41,6 +41,8 @@ void vec_room(Arena *a, void **at, uint32_t *cap, uint32_t n, size_t size);
 typedef const char *Str;
 Str str_intern(const char *text);
 Str str_internn(const char *text, size_t n);
+// Whether s begins with the text of prefix.
+bool str_begins(Str s, const char *prefix);
 Str str_printf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 // A growing text buffer (malloc'd; buf_free releases it).

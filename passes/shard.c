@@ -1,7 +1,7 @@
 // Puts indices of statements on the axes of the mesh, by the rule of ir/shard.h: which parameters
-// and values are cut how, and where ranks must exchange what. requires: FACT_FLAT; Module.axis.
-// Without axes it does nothing. guarantees: form A: every value and parameter has a Shard for each
-// axis, every comprehension an
+// and values are cut how, and where ranks must exchange what.
+// requires: FACT_FLAT; Module.axis. Without axes it does nothing.
+// guarantees: form A: every value and parameter has a Shard for each axis, every comprehension an
 //   Assign, and layouts change by ST_CONVERT only. A function is cloned where its types differ.
 // invalidates: nothing.
 //
@@ -172,7 +172,7 @@ static void set_axis(Sharder *z, uint32_t a) {
   const Axis *x = &z->m->axis.at[a];
   z->axis = a;
   z->n = x->size;
-  z->context = x->name == str_intern("cp");
+  z->context = is_context(x);
   z->named = named_axis(x->name) < NAMED_AXES ? (uint8_t)(1u << named_axis(x->name)) : 0;
   z->sequence = x->sequence;
   z->heads = z->context && x->heads;
@@ -219,7 +219,7 @@ static bool solve(Sharder *z, Level *l, bool main) {
   uint32_t order[MAX_AXIS], n = 0;
   for (uint32_t pass = 0; pass < 2; pass++)
     for (uint32_t a = 0; a < z->m->axis.n; a++)
-      if ((z->m->axis.at[a].name == str_intern("cp")) == !pass) order[n++] = a;
+      if (is_context(&z->m->axis.at[a]) == !pass) order[n++] = a;
   memset(z->solved, 0, sizeof z->solved);
   for (uint32_t k = 0; k < n; k++) {
     set_axis(z, order[k]);
@@ -250,7 +250,7 @@ static bool solve(Sharder *z, Level *l, bool main) {
 // Where only heads are cut, packed queries, keys and values are cut alike, and need no copies.
 static bool cuts_sequences(const Module *m) {
   for (uint32_t a = 0; a < m->axis.n; a++)
-    if (m->axis.at[a].sequence || m->axis.at[a].name == str_intern("cp")) return true;
+    if (m->axis.at[a].sequence || is_context(&m->axis.at[a])) return true;
   return false;
 }
 

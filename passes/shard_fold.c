@@ -47,7 +47,7 @@ static void warn(const Module *m, uint32_t axis, int64_t extent) {
 void shard_fold(Module *m) {
   for (uint32_t a = 0; a < m->axis.n; a++) {
     int64_t odd = 0;
-    if (m->axis.at[a].name != str_intern("cp") || m->axis.at[a].heads) continue;
+    if (!is_context(&m->axis.at[a]) || m->axis.at[a].heads) continue;
     for (Id f = 0; f < m->fn.n; f++) {
       if (!attention_is_causal(m, &m->fn.at[f])) continue;
       int64_t queries = m->fn.at[f].value.at[m->fn.at[f].arg.at[0]].extent[1];

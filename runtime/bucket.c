@@ -84,18 +84,11 @@ DtTicket dt_bucket_reduce(const DtZero *z, int64_t from, int64_t to) {
   return dt_all_reduce(z->across, z->p->type, DT_SUM, own, own, width(z, from, to), note);
 }
 
-static void add(DtType type, char *to, const char *from, int64_t n) {
-  for (int64_t i = 0; type == DT_TYPE_F64 && i < n; i++)
-    ((double *)(void *)to)[i] += ((const double *)(const void *)from)[i];
-  for (int64_t i = 0; type != DT_TYPE_F64 && i < n; i++)
-    ((float *)(void *)to)[i] += ((const float *)(const void *)from)[i];
-}
-
 void dt_bucket_add(const DtZero *z, int64_t from, int64_t to, bool store) {
   for (int64_t i = from; i < to; i++) {
     DtPart sum = dt_part(z, DT_GRAD, i);
     const char *arrived = piece(z, from, to, z->shard->me, i);
-    if (!store) add(z->p->type, sum.at, arrived, sum.hi - sum.lo);
+    if (!store) dt_add_reals(z->p->type, sum.at, arrived, sum.hi - sum.lo);
     else if (sum.hi > sum.lo) memcpy(sum.at, arrived, bytes(z, sum.hi - sum.lo));
   }
 }

@@ -169,10 +169,6 @@ static void share_norm(DtRun *r) {
   double *part = r->shared + SHARED_NORM + tp * z->cut.owners + z->shard->me;
   if (z->across->me != 0) return;
   dt_norm_parts(z, r->partial, part, each);
-  for (int64_t i = 0; tp > 0 && i < z->units.ninstance; i++) {
-    const DtInstance *x = &z->units.instance[i];
-    if (!z->p->param[x->param].shard[DT_AXIS_TP].block) part[x->number * each] = 0;
-  }
 }
 
 // The totals of a batch: counted now, or at the end of the step before.

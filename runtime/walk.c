@@ -289,25 +289,6 @@ int dt_walk(DtRun *r, int route, int64_t from, const DtWalkJob *job, DtError *e)
 
 // ---- gradients that several stages hold
 
-static void add_part(void *const *arg, int64_t begin, int64_t end) {
-  const DtType *type = arg[0];
-  if (*type == DT_TYPE_F64) {
-    double *to = arg[1];
-    const double *from = arg[2];
-    for (int64_t i = begin; i < end; i++) to[i] += from[i];
-  } else {
-    float *to = arg[1];
-    const float *from = arg[2];
-    for (int64_t i = begin; i < end; i++) to[i] += from[i];
-  }
-}
-
-static void add(DtRun *r, char *to, char *from, int64_t n) {
-  DtType type = r->p->type;
-  void *arg[] = {&type, to, from};
-  dt_parallel(add_part, arg, n, 1 << 14);
-}
-
 static char *part_at(const DtRun *r, const DtHolder *h, int64_t *n) {
   DtPart part = dt_part(&r->zero, DT_GRAD, h->unit);
   *n = part.hi - part.lo;
@@ -323,7 +304,7 @@ static void lead(DtRun *r, const DtTie *t, const DtGroup *g, int me) {
     const DtHolder *h = &t->holder[i];
     char *from = h->stage == me ? part_at(r, h, &n) : r->walk.tied;
     if (h->stage != me && n) dt_wait(dt_recv(g, h->stage, r->p->type, from, n, note));
-    add(r, sum, from, n);
+    dt_add_reals(r->p->type, sum, from, n);
   }
   for (int i = 1; i < t->n && n; i++) {
     const DtHolder *h = &t->holder[i];

@@ -209,8 +209,8 @@ static bool alone(const DtZero *z) {
 }
 
 static void add_part(void *const *arg, int64_t begin, int64_t end) {
-  const DtZero *z = arg[0];
-  if (z->p->type == DT_TYPE_F64) {
+  const DtType *type = arg[0];
+  if (*type == DT_TYPE_F64) {
     double *to = arg[1];
     const double *from = arg[2];
     for (int64_t i = begin; i < end; i++) to[i] += from[i];
@@ -219,6 +219,11 @@ static void add_part(void *const *arg, int64_t begin, int64_t end) {
     const float *from = arg[2];
     for (int64_t i = begin; i < end; i++) to[i] += from[i];
   }
+}
+
+void dt_add_reals(DtType type, void *to, const void *from, int64_t n) {
+  void *arg[] = {&type, to, (void *)from};
+  dt_parallel(add_part, arg, n, 1 << 14);
 }
 
 // The unit's gradient has arrived and is part of the sum.
@@ -231,8 +236,7 @@ static void settle(DtZero *z, int64_t unit) {
     dt_bucket_add(z, unit, s->until, s->store);
     return;
   }
-  void *arg[] = {z, s->to, s->from};
-  if (s->from != s->to) dt_parallel(add_part, arg, s->count, 1 << 14);
+  if (s->from != s->to) dt_add_reals(z->p->type, s->to, s->from, s->count);
 }
 
 // Sends `count` elements at `in`, gradients of the microbatch or the step, to the sum at `to`,

@@ -98,10 +98,6 @@ static void make_pieces(Run *r) {
   }
 }
 
-static bool has_prefix(Str name, const char *prefix) {
-  return !strncmp(name, prefix, strlen(prefix));
-}
-
 static Tensor *kept(Run *r, uint32_t chunk, Str name) {
   for (uint32_t i = 0; i < r->kept[chunk].n; i++)
     if (r->kept[chunk].at[i].name == name) return r->kept[chunk].at[i].t;
@@ -119,7 +115,7 @@ static bool run_chunk(Run *r, uint32_t chunk, ChunkPart part) {
   for (; n < r->nlead; n++) arg[n] = r->arg[n];
   for (; n < f->arg.n - np * (grads ? 2 : 1); n++) {
     Str name = f->value.at[f->arg.at[n]].name;
-    if (has_prefix(name, "$in.")) arg[n] = nin < r->sent.n ? r->sent.at[nin++].t : NULL;
+    if (str_begins(name, "$in.")) arg[n] = nin < r->sent.n ? r->sent.at[nin++].t : NULL;
     else arg[n] = kept(r, chunk, name);
     if (!arg[n]) return printf("%s: chunk %u: nobody sends %s\n", r->what, chunk, name), false;
   }
@@ -131,8 +127,8 @@ static bool run_chunk(Run *r, uint32_t chunk, ChunkPart part) {
   list_free(&r->sent);
   for (uint32_t i = 0, last = 0; i < f->result.n; i++) {
     Str name = f->value.at[f->result.at[i]].name;
-    if (has_prefix(name, "$slot.")) list_add(&r->kept[chunk], name, result[i]);
-    else if (has_prefix(name, "$out.")) list_add(&r->sent, name, result[i]);
+    if (str_begins(name, "$slot.")) list_add(&r->kept[chunk], name, result[i]);
+    else if (str_begins(name, "$out.")) list_add(&r->sent, name, result[i]);
     else {
       r->result[last++] = result[i]->real[0];
       tensor_free(result[i]);
