@@ -1,6 +1,7 @@
 #include "driver/traffic.h"
 
 #include "driver/tables.h"
+#include "runtime/run.h"
 
 static void add(Traffic *t, const char *axis, const char *what, double count, double bytes) {
   if (bytes <= 0) return;
@@ -43,7 +44,6 @@ static void add_fn(Traffic *t, const Module *m, Id fn, double times) {
       add_fn(t, m, s->call->fn, times * (double)(s->kind == ST_REPEAT ? s->call->count : 1));
   }
 }
-
 
 // Over the ranks that share parameters: `owners` have the pieces of a unit, and `across` ranks the
 // same piece.
