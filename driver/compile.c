@@ -33,7 +33,7 @@ static void timed(const Job *j, const char *what, double start) {
   if (j->o->time) fprintf(stderr, "%-16s %8.4f s\n", what, now() - start);
 }
 
-// Text goes to -o where it is given with --emit, else to stdout.
+// Text goes to -o where it is given with --emit or --report, else to stdout.
 static int put(const Job *j, const char *text, size_t n) {
   const char *path = j->o->output;
   FILE *f = path ? fopen(path, "w") : stdout;
@@ -187,13 +187,28 @@ static ZeroOptions zero_options(const Options *o) {
 // The data-parallel degree, where --dp says it: else that of one rank.
 static int data_degree(const Options *o) { return o->dp ? (int)o->dp : 1; }
 
+static int32_t microbatches(const Job *j);
+
+static void report_as(const Job *j, const Plan *p, const Report *r, FILE *out) {
+  if (!strcmp(j->o->report_form, "text")) report_text(r, j->m, out);
+  if (!strcmp(j->o->report_form, "json")) report_json(r, j->m, out);
+  if (strcmp(j->o->report_form, "html")) return;
+  DtPipe *pipe = j->m->chunk.n ? schedule_make(p, microbatches(j), false) : NULL;
+  report_html(r, j->m, pipe, j->o->input, out);
+  dt_pipe_free(pipe);
+}
+
 static int report(const Job *j, const Plan *p) {
   Report r = report_make(p, data_degree(j->o));
-  if (!strcmp(j->o->report_form, "json"))
-    report_json(&r, j->m, stdout);
-  else
-    report_text(&r, j->m, stdout);
-  return 0;
+  char *text = NULL;
+  size_t n = 0;
+  FILE *f = open_memstream(&text, &n);
+  if (!f) BUG("no memory for a report");
+  report_as(j, p, &r, f);
+  if (fclose(f)) BUG("no memory for a report");
+  int status = put(j, text, n);
+  free(text);
+  return status;
 }
 
 // A program needs data: a file without a train block can be checked and looked at, not linked.

@@ -22,7 +22,7 @@ typedef struct Row {
 } Row;
 
 static const Row rows[] = {
-    {'o', "output", "FILE", "the training program (default ./train); with\n--emit, where the text goes (default stdout)"},
+    {'o', "output", "FILE", "the training program (default ./train); with\n--emit or --report, where the text goes (default\nstdout)"},
     {'D', "define", "NAME=VALUE", "override a size of the model or a setting of its\ntrain block (repeatable)"},
     {'I', "include", "DIR", "where `use` looks before the stdlib (repeatable)"},
     {OPT_TARGET, "target", "cpu", "what to compile for"},
@@ -50,7 +50,7 @@ static const Row rows[] = {
     {OPT_CHECK, "check", NULL, "type-check only"},
     {OPT_INTERPRET, "interpret", NULL, "train in the float64 interpreter and print the log"},
     {OPT_STEPS, "steps", "N", "how many steps --interpret takes (default 3)"},
-    {OPT_REPORT, "report", "text|json", "print parameters, FLOPs, memory and communication\ninstead of linking"},
+    {OPT_REPORT, "report", "text|json|html", "print parameters, FLOPs, memory, communication and\nschedule instead of linking"},
     {OPT_MEMORY, "memory", "BYTES", "refuse a program of which a rank needs more (80G,\n512M), and say what would fit"},
     {OPT_DETERMINISTIC, "deterministic", NULL, "same bits each run: always so on the CPU"},
     {OPT_SAVE_TEMPS, "save-temps", "DIR", "leave the emitted sources and their Makefile in DIR"},
@@ -195,7 +195,9 @@ static int combine(Options *o) {
   return 0;
 }
 
-static bool is_form(const char *report) { return !strcmp(report, "text") || !strcmp(report, "json"); }
+static bool is_form(const char *report) {
+  return !strcmp(report, "text") || !strcmp(report, "json") || !strcmp(report, "html");
+}
 
 static int set(Options *o, Arena *a, int key, const char *v) {
   switch (key) {
@@ -250,7 +252,7 @@ static int set(Options *o, Arena *a, int key, const char *v) {
     o->report = true;
     o->report_form = v ? v : "text";
     if (!is_form(o->report_form))
-      return usage("--report=%s: expected text or json", v);
+      return usage("--report=%s: expected text, json or html", v);
     return 0;
   case OPT_MEMORY: return bytes(v, &o->memory) ? 0 : usage("--memory %s: expected bytes, like 80G", v);
   case OPT_DETERMINISTIC: o->deterministic = true; return 0;

@@ -11,13 +11,13 @@ enum { EXIT_MODEL = 1, EXIT_USAGE = 2, EXIT_TOOL = 3, EXIT_BUG = 70 };
 
 typedef struct Options {
   Str input; // the model, or IR text with --run
-  Str output; // -o; NULL: ./train, or stdout for --emit
+  Str output; // -o; NULL: ./train, or stdout for --emit and --report
   VEC(Str) define, include;
   Str target, arch, precision;
   Emit emit;
   Str dump_after, run; // comma-separated pass names; dump_after may be "all"
   bool check, interpret, report, time, deterministic, help, version;
-  Str report_form; // "text" or "json"
+  Str report_form; // "text", "json" or "html"
   Str save_temps;
   int64_t memory; // bytes, 0: no limit
   int64_t global_batch, steps; // 0: as the model says

@@ -86,6 +86,23 @@ Report report_make(const Plan *p, int ranks) {
   return r;
 }
 
+ReportBytes report_bytes(const Report *r, int row) {
+  const ReportBytes all[REPORT_MEMORY] = {
+      {"parameters", "parameters", r->param_bytes, false},
+      {"gradients", "gradients", r->grad_bytes, false},
+      {"optimizer", "optimizer state", r->moment_bytes, false},
+      {"state", "these three", r->state_bytes, true},
+      {"gathered", "gathered parameters", r->gathered_bytes, false},
+      {"reducing", "gradients to reduce", r->reducing_bytes, false},
+      {"activations", "activations, scratch", r->frame_bytes, false},
+      {"pipeline", "pipeline", r->pipeline_bytes, false},
+      {"data", "data", r->data_bytes, false},
+      {"other", "norm, saving, buckets", r->other_bytes, false},
+      {"total", "total", r->total_bytes, true},
+  };
+  return all[row];
+}
+
 static void line(FILE *out, const char *what, int64_t bytes) {
   if (bytes) fprintf(out, "  %-22s %16lld bytes %12.1f MiB\n", what, (long long)bytes, (double)bytes / (1 << 20));
 }
@@ -123,16 +140,10 @@ void report_text(const Report *r, const Module *m, FILE *out) {
           r->matrix_flops + r->other_flops, r->matrix_flops, r->other_flops);
   if (r->stages > 1) fprintf(out, "memory of a rank of stage %d, which needs most\n", r->stage);
   else fprintf(out, "memory of a rank\n");
-  line(out, "parameters", r->param_bytes);
-  line(out, "gradients", r->grad_bytes);
-  line(out, "optimizer state", r->moment_bytes);
-  line(out, "gathered parameters", r->gathered_bytes);
-  line(out, "gradients to reduce", r->reducing_bytes);
-  line(out, "activations, scratch", r->frame_bytes);
-  line(out, "pipeline", r->pipeline_bytes);
-  line(out, "data", r->data_bytes);
-  line(out, "norm, saving, buckets", r->other_bytes);
-  line(out, "total", r->total_bytes);
+  for (int i = 0; i < REPORT_MEMORY; i++) {
+    ReportBytes b = report_bytes(r, i);
+    if (!b.sum || i == REPORT_MEMORY - 1) line(out, b.label, b.bytes);
+  }
   traffic_text(r, out);
   if (r->bubble.all)
     fprintf(out, "\nschedule %s: a bubble of %.2f%% (--emit schedule draws it)\n", m->schedule,
@@ -147,12 +158,11 @@ void report_json(const Report *r, const Module *m, FILE *out) {
           m->name, dtype_name[m->compute], r->ranks, r->stages, r->zero, r->owners, (long long)r->parameters,
           (long long)m->train.batch, (long long)m->train.microbatch, (long long)r->microbatches, r->kernels,
           r->matrix_flops, r->other_flops);
-  fprintf(out,
-          "\"memory\":{\"parameters\":%lld,\"gradients\":%lld,\"optimizer\":%lld,\"state\":%lld,\"gathered\":%lld,"
-          "\"reducing\":%lld,\"activations\":%lld,\"pipeline\":%lld,\"data\":%lld,\"other\":%lld,\"total\":%lld},\"communication\":[",
-          (long long)r->param_bytes, (long long)r->grad_bytes, (long long)r->moment_bytes, (long long)r->state_bytes,
-          (long long)r->gathered_bytes, (long long)r->reducing_bytes, (long long)r->frame_bytes,
-          (long long)r->pipeline_bytes, (long long)r->data_bytes, (long long)r->other_bytes, (long long)r->total_bytes);
+  for (int i = 0; i < REPORT_MEMORY; i++) {
+    ReportBytes b = report_bytes(r, i);
+    fprintf(out, "%s\"%s\":%lld", i ? "," : "\"memory\":{", b.key, (long long)b.bytes);
+  }
+  fprintf(out, "},\"communication\":[");
   for (int i = 0; i < r->traffic.n; i++) {
     const TrafficRow *w = &r->traffic.row[i];
     fprintf(out, "%s{\"axis\":\"%s\",\"what\":\"%s\",\"count\":%.0f,\"bytes\":%.0f}", i ? "," : "",

@@ -23,7 +23,20 @@ typedef struct Report {
 
 // Of a launch with `ranks` data-parallel ranks.
 Report report_make(const Plan *p, int ranks);
+
+// What a rank's memory is made of, as all forms of the report tell it: row 0 to REPORT_MEMORY - 1.
+enum { REPORT_MEMORY = 11 };
+typedef struct ReportBytes {
+  const char *key, *label; // in JSON; for people
+  int64_t bytes;
+  bool sum; // of other rows
+} ReportBytes;
+ReportBytes report_bytes(const Report *r, int row);
+
 void report_text(const Report *r, const Module *m, FILE *out);
 void report_json(const Report *r, const Module *m, FILE *out);
+// `pipe`: the schedule of a rank's microbatches under the plan's costs; NULL: no pipeline. `input` is
+// the model's path. Text of neither dtc nor the language is escaped.
+void report_html(const Report *r, const Module *m, const DtPipe *pipe, const char *input, FILE *out);
 
 #endif

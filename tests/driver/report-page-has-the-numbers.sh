@@ -1,0 +1,63 @@
+# --report html is one page with the numbers of --report json, the schedule drawn and names escaped.
+. "$(dirname "$0")/../support/lib.sh"
+size=(-D layers=4 -D dim=32 -D heads=4 -D vocab=64 -D context=16 -D length=16)
+size+=(-D train.batch=10 -D train.microbatch=2)
+name='a <b onload="x">&'\''c.dt'
+cp "$SRC/examples/gpt2.dt" "$name"
+cat >compare.py <<'PY'
+import html.parser, json, re, sys
+
+class Page(html.parser.HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.at, self.text, self.pieces, self.tags = None, {}, 0, set()
+        self.rows, self.table = [], None
+    def handle_starttag(self, tag, attrs):
+        attrs = dict(attrs)
+        self.tags.add(tag)
+        assert not {"src", "href", "onload"} & attrs.keys(), attrs
+        self.pieces += tag == "rect" and attrs.get("class") in ("F", "B", "W")
+        self.at = attrs.get("id")
+        if tag == "table": self.table = self.at
+        if tag == "tr" and self.table == "communication": self.rows.append([])
+    def handle_data(self, data):
+        if self.at: self.text[self.at] = self.text.get(self.at, "") + data
+        if self.rows and self.table == "communication" and data.strip():
+            self.rows[-1].append(data.strip())
+    def handle_endtag(self, tag):
+        self.at = None
+        if tag == "table": self.table = None
+
+text = open("page.html").read()
+page, want = Page(), json.load(open("report.json"))
+page.feed(text)
+page.close()
+assert "script" not in page.tags and "b" not in page.tags and "http" not in text, page.tags
+assert "a &#60;b onload=&#34;x&#34;&#62;&#38;&#39;c.dt" in text
+number = lambda s: float(s.strip().replace(",", ""))
+for key, value in list(want.items()) + [("memory-" + k, v) for k, v in want["memory"].items()]:
+    if key in ("model", "target", "precision", "memory", "communication"): continue
+    assert number(page.text[key]) == value, (key, page.text[key], value)
+assert page.text["precision"].strip() == want["precision"]
+rows = [(r[0], r[1], float(r[2]), float(r[3])) for r in page.rows[1:]]
+assert rows == [(r["axis"], r["what"], r["count"], r["bytes"]) for r in want["communication"]], rows
+assert page.pieces == int(sys.argv[1]), page.pieces
+PY
+page() { # PIECES OPTIONS
+  local pieces=$1
+  shift
+  expect 0 "$DTC" "$name" "${size[@]}" "$@" --report=json -o report.json
+  [ ! -s out.txt ] || fail "a report for -o went to stdout"
+  expect 0 "$DTC" "$name" "${size[@]}" "$@" --report html
+  mv out.txt page.html
+  python3 compare.py "$pieces"
+}
+page 0
+page 0 --dp 2 --tp 2 --zero 3
+page $((2 * 2 * 5)) --pp 2
+page $((3 * 2 * 3)) --pp 2 --schedule zb --dp 2 --zero 1
+page $((2 * 4 * 5)) --pp 2 --schedule interleaved:2 --tp 2
+# Of very many pieces it draws the first.
+expect 0 "$DTC" "$name" "${size[@]}" --pp 2 --global-batch 40000 --report html
+says "Drawn is the first 7\.[0-9]*% of the step" out.txt
+[ "$(grep -c '<rect class="[FB]"' out.txt)" -lt 7000 ] || fail "too many pieces are drawn"
