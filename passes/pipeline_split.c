@@ -4,7 +4,7 @@
 // it in W.
 //
 // A repeat does both: its function is parted in two. NAME.input has the carried results, and saves
-// for each layer what NAME.weights reads of it.
+// for each layer what NAME.weights reads of it. So are repeats inside, one in each half.
 #include "passes/pipeline.h"
 
 #include <stdlib.h>
@@ -43,7 +43,9 @@ static void want_below(Marks *x, uint32_t chunk) {
 typedef struct Parts {
   struct Parts *next;
   Module *m;
-  Id whole, input, weights;
+  Id called; // the function that is to be parted
+  Id whole; // it, or a copy of it in which the repeats inside are parted
+  Id input, weights;
   uint64_t sums; // bit i: what argument i accumulates belongs to input
   bool *first; // by statement of `whole`: belongs to input
   bool *cross; // by value: weights reads it, and input makes it, or it is a carried argument
@@ -63,11 +65,17 @@ static bool renames(const Module *m, const Stmt *s) {
   return true;
 }
 
-static bool *needed(Module *m, const Fn *f, uint64_t sums) {
-  bool *need = NEWN(m->arena, bool, f->stmt.n + 1), *wanted = NEWN(m->arena, bool, f->value.n + 1);
+// By value: the function's results, and the arguments whose sums belong to the input.
+static bool *wanted_first(Module *m, const Fn *f, uint64_t sums) {
+  bool *wanted = NEWN(m->arena, bool, f->value.n + 1);
   for (uint32_t i = 0; i < f->arg.n; i++)
     if (i < 64 && (sums >> i & 1)) wanted[f->arg.at[i]] = true;
   for (uint32_t i = 0; i < f->result.n; i++) wanted[f->result.at[i]] = true;
+  return wanted;
+}
+
+static bool *needed(Module *m, const Fn *f, uint64_t sums) {
+  bool *need = NEWN(m->arena, bool, f->stmt.n + 1), *wanted = wanted_first(m, f, sums);
   for (uint32_t i = f->stmt.n; i-- > 0;) {
     Marks x = {NULL, wanted, false};
     stmt_defines(m, &f->stmt.at[i], test, &x);
@@ -172,12 +180,13 @@ static void drop_unused(Parts *p, const Call *call, Id fn, bool weights) {
   fn_compact(m, g);
 }
 
-static Id stacked(Cut *c, const Value *v, int64_t count) {
+// A value of `fn` that holds v of each of `count` layers; fn is that of the cut, if there is one.
+static Id stacked(Module *m, Id fn, Cut *c, const Value *v, int64_t count) {
   int64_t extent[MAX_RANK] = {count};
   CHECK(v->rank < MAX_RANK);
   memcpy(extent + 1, v->extent, v->rank * sizeof *extent);
-  Id id = fn_value(c->m, cut_fn(c), v->name, v->type, extent, v->rank + 1u, ROLE_LOCAL, v->loc);
-  PUSH(c->m->arena, c->held, (Held){.param = NONE});
+  Id id = fn_value(m, &m->fn.at[fn], v->name, v->type, extent, v->rank + 1u, ROLE_LOCAL, v->loc);
+  if (c) PUSH(m->arena, c->held, (Held){.param = NONE});
   return id;
 }
 
@@ -187,39 +196,10 @@ static Str part_name(Str name) {
   return end ? str_internn(name, (size_t)(end - name)) : name;
 }
 
-// The parts of a function, made once; NULL where the results need all of it.
-static Parts *parts_of(Module *m, const Call *call, uint64_t sums, Parts **known) {
-  for (Parts *p = *known; p; p = p->next)
-    if (p->whole == call->fn && p->sums == sums) return p->weights == NONE ? NULL : p;
-  Parts *p = NEW(m->arena, Parts);
-  *p = (Parts){.next = *known, .m = m, .whole = call->fn, .weights = NONE, .sums = sums};
-  *known = p;
-  p->first = needed(m, &m->fn.at[p->whole], sums);
-  bool both = false;
-  for (uint32_t i = 0; i < m->fn.at[p->whole].stmt.n; i++) both |= !p->first[i];
-  if (!both) return NULL;
-  find_crossing(p, call);
-  Str name = part_name(m->fn.at[p->whole].name);
-  make_input(p, name);
-  make_weights(p, name);
-  drop_unused(p, call, p->input, false);
-  drop_unused(p, call, p->weights, true);
-  return p;
-}
-
-// The repeat becomes that of the input's function; *rest that of the weights'.
-static bool part_repeat(Marks *x, Cut *c, Stmt *s, Stmt *rest, Parts **known) {
-  Module *m = c->m;
+// The repeat, of function fn, becomes that of the parts' input; the other half is the result.
+static Stmt halve(Parts *p, Id fn, Cut *c, Stmt *s) {
+  Module *m = p->m;
   const Call *call = s->call;
-  uint64_t sums = 0;
-  for (uint32_t i = 0; i < call->narg; i++) {
-    const Fn *f = &m->fn.at[call->fn];
-    if (f->value.at[f->arg.at[i]].role != ROLE_INOUT || !x->wanted[call->arg[i].value]) continue;
-    if (i >= 64) return false; // all of it is for the input
-    sums |= UINT64_C(1) << i;
-  }
-  Parts *p = parts_of(m, call, sums, known);
-  if (!p) return false;
   Stmt input = stmt_copy(m, s), weights = stmt_copy(m, s);
   Call *a = input.call, *b = weights.call;
   *a = *b =
@@ -237,13 +217,95 @@ static bool part_repeat(Marks *x, Cut *c, Stmt *s, Stmt *rest, Parts **known) {
     call_add_result(m, a, call->result[i].mode, call->result[i].value);
   for (uint32_t i = 0; i < p->saved.n; i++) {
     Value v = m->fn.at[p->whole].value.at[p->saved.at[i]];
-    Id slice = stacked(c, &v, call->count);
+    Id slice = stacked(m, fn, c, &v, call->count);
     call_add_result(m, a, RES_SLICE, slice);
     call_add_arg(m, b, ACT_SLICE, slice);
   }
   *s = input;
-  *rest = weights;
-  return true;
+  return weights;
+}
+
+static Id part_inside(Module *m, Id fn, uint64_t sums, Parts **known);
+
+// Marks what the repeat's first half reads.
+static void want_half(const Parts *p, const Call *call, Marks *x) {
+  for (uint32_t i = 0; i < p->input_arg.n; i++)
+    if (call->arg[p->input_arg.at[i]].mode != ACT_ITER)
+      want(call->arg[p->input_arg.at[i]].value, x);
+}
+
+// The parts of a function, made once; NULL where the results need all of it.
+static Parts *parts_of(Module *m, const Call *call, uint64_t sums, Parts **known) {
+  for (Parts *p = *known; p; p = p->next)
+    if (p->called == call->fn && p->sums == sums) return p->weights == NONE ? NULL : p;
+  Parts *p = NEW(m->arena, Parts);
+  *p = (Parts){.m = m, .called = call->fn, .weights = NONE, .sums = sums};
+  p->whole = part_inside(m, call->fn, sums, known);
+  p->next = *known;
+  *known = p;
+  p->first = needed(m, &m->fn.at[p->whole], sums);
+  bool both = false;
+  for (uint32_t i = 0; i < m->fn.at[p->whole].stmt.n; i++) both |= !p->first[i];
+  if (!both) return NULL;
+  find_crossing(p, call);
+  Str name = part_name(m->fn.at[p->called].name);
+  make_input(p, name);
+  make_weights(p, name);
+  drop_unused(p, call, p->input, false);
+  drop_unused(p, call, p->weights, true);
+  return p;
+}
+
+// The parts of the function that a repeat calls, of whose accumulated arguments those that are
+// wanted belong to the input; NULL where all of it does.
+static Parts *parts_of_repeat(Module *m, const Call *call, const bool *wanted, Parts **known) {
+  uint64_t sums = 0;
+  for (uint32_t i = 0; i < call->narg; i++) {
+    const Fn *f = &m->fn.at[call->fn];
+    if (f->value.at[f->arg.at[i]].role != ROLE_INOUT || !wanted[call->arg[i].value]) continue;
+    if (i >= 64) return NULL;
+    sums |= UINT64_C(1) << i;
+  }
+  return parts_of(m, call, sums, known);
+}
+
+// A copy of function fn in which repeats that its results, or the `sums`, need are parted, the other
+// half behind each; fn itself where there is none.
+static Id part_inside(Module *m, Id fn, uint64_t sums, Parts **known) {
+  uint32_t n = m->fn.at[fn].stmt.n, nvalue = m->fn.at[fn].value.n;
+  Parts **parts = NEWN(m->arena, Parts *, n + 1);
+  bool *wanted = wanted_first(m, &m->fn.at[fn], sums), any = false;
+  for (uint32_t i = n; i-- > 0;) {
+    const Stmt *s = &m->fn.at[fn].stmt.at[i];
+    Marks x = {NULL, wanted, false};
+    stmt_defines(m, s, test, &x);
+    if (!x.any) continue;
+    if (s->kind == ST_REPEAT) {
+      // What it adds to for later statements alone is its own use of it, not theirs.
+      parts[i] = parts_of_repeat(m, s->call, wanted, known);
+      any |= parts[i] != NULL;
+    }
+    if (!parts[i]) stmt_uses(m, &m->fn.at[fn], &m->fn.at[fn].stmt.at[i], want, &x);
+    else want_half(parts[i], m->fn.at[fn].stmt.at[i].call, &x);
+  }
+  CHECK(m->fn.at[fn].value.n == nvalue);
+  if (!any) return fn;
+  Id whole = fn_clone(m, fn, str_printf("%s.parted", m->fn.at[fn].name));
+  VEC(Stmt) stmt = {0};
+  for (uint32_t i = 0; i < n; i++) {
+    Stmt s = m->fn.at[whole].stmt.at[i];
+    if (!parts[i]) {
+      PUSH(m->arena, stmt, s);
+      continue;
+    }
+    Stmt rest = halve(parts[i], whole, NULL, &s);
+    PUSH(m->arena, stmt, s);
+    PUSH(m->arena, stmt, rest);
+  }
+  Fn *g = &m->fn.at[whole];
+  g->stmt.at = stmt.at;
+  g->stmt.n = g->stmt.cap = stmt.n;
+  return whole;
 }
 
 // ---- the cut function
@@ -269,10 +331,11 @@ static void split_chunk(Cut *c, uint32_t chunk, Parts **known) {
     Task t = c->task.at[i], w = t;
     w.phase = PHASE_W;
     bool here = in_phase(&t, chunk), repeat = here && mark[i] && s.kind == ST_REPEAT;
-    bool parted = repeat && part_repeat(&x, c, &s, &rest, known);
+    Parts *parts = repeat ? parts_of_repeat(c->m, s.call, x.wanted, known) : NULL;
+    if (parts) rest = halve(parts, c->fn, c, &s);
     PUSH(c->m->arena, stmt, s);
     PUSH(c->m->arena, task, here && !mark[i] ? w : t);
-    if (!parted) continue;
+    if (!parts) continue;
     PUSH(c->m->arena, stmt, rest);
     PUSH(c->m->arena, task, w);
   }
