@@ -2,18 +2,21 @@
 """Trains examples in fp64 in many layouts and compares each with one rank.
 
     tests/layouts/layouts.py --dtc build/bin/dtc --all  # every legal layout of three examples
+    tests/layouts/layouts.py --dtc build/bin/dtc --every          # and every choice within each
     tests/layouts/layouts.py --dtc build/bin/dtc --count 40       # so many drawn ones of each
     tests/layouts/layouts.py --dtc build/bin/dtc --model gpt2 --layout "tp=2 zero=1 micro=2 ranks=4"
 
 A layout is (tp, pp, cp, sequence-parallel, attention on cp, zero, accumulate, gather, zero-group,
 schedule, microbatch, ranks): all degrees that divide 1, 2, 3, 4, 6 and 8 ranks, and a microbatch for each
 kind that their number can be of: even, with a remainder, fewer than stages, fewer than ranks.
+--all runs every (tp, pp, cp, data ranks, zero, accumulate, schedule, microbatch), and draws the rest
+for each: attention on cp, sequence-parallel, gather, zero-group. --every runs all of those, too.
 equality.py has the criterion. Three steps are run; targets of every other run leave all but one
 data rank without a valid one, where the model's data allow for it.
 
 Layouts come in an order that meets every pair of (axis, zero, schedule, kind of microbatch count)
 early. A table says how often each was met, and the status is 1 if one that is legal was not, in
---all, or if anything failed. Layouts that dtc refuses are counted, by what it says; any other
+--all or --every, or if anything failed. Layouts that dtc refuses are counted, by what it says; any other
 message or status is a failure. --seconds N stops after so long, --jobs N runs N at a time.
 """
 
@@ -46,6 +49,7 @@ def arguments():
     p.add_argument("--dtc", required=True)
     p.add_argument("--count", type=int, default=40, help="layouts drawn for each model")
     p.add_argument("--all", action="store_true", help="every legal layout")
+    p.add_argument("--every", action="store_true", help="every choice within each, too")
     p.add_argument("--layout", help="this one, as a failure prints it")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--model", nargs="+", default=list(SIZES), choices=list(SIZES))
@@ -121,6 +125,27 @@ def order(every, rng, batch):
     return out + [left[i] for i in alive]
 
 
+DRAWN = ["attention", "sequence", "gather", "group"]
+
+
+def drawn(every, rng):
+    """Of layouts that differ in DRAWN alone, one each; as many as can share a program do."""
+    like = {}
+    for l in every:
+        key = tuple(l[f] for f in eq.FIELDS[:-1] if f not in DRAWN)
+        like.setdefault(key, {}).setdefault(eq.build_key(l), []).append(l)
+    out = []
+    for builds in like.values():
+        missing = {l["ranks"] for b in builds.values() for l in b}
+        while missing:
+            met = {k: [l for l in b if l["ranks"] in missing] for k, b in builds.items()}
+            most = max(map(len, met.values()))
+            chosen = met[rng.choice([k for k, b in met.items() if len(b) == most])]
+            missing -= {l["ranks"] for l in chosen}
+            out += chosen
+    return out
+
+
 worker = {}  # of this process: its runner, and the runs on one rank
 
 
@@ -159,8 +184,10 @@ def plan(o, folder, rng):
         if o.layout:
             builds = [[eq.parse(o.layout)]]
         else:
-            builds = order(eq.layouts(BATCH, o.ranks, o.axes), rng, BATCH)
-            builds = builds if o.all else [[rng.choice(b)] for b in builds[: o.count]]
+            every = eq.layouts(BATCH, o.ranks, o.axes)
+            every = list(every) if o.every or not o.all else drawn(every, rng)
+            builds = order(every, rng, BATCH)
+            builds = builds if o.all or o.every else [[rng.choice(b)] for b in builds[: o.count]]
         lists.append([(model, b) for b in builds])
     return [x for row in itertools.zip_longest(*lists) for x in row if x]
 
@@ -177,8 +204,10 @@ def sweep(o, folder):
         time.time() + o.seconds,
     )
 
+    there, told = sum(len(b) for _, b in jobs), time.time()
+
     def take(model, results):
-        nonlocal worst
+        nonlocal worst, told
         for l, what, rest in results:
             counts[what] += 1
             if what == "passed":
@@ -194,6 +223,10 @@ def sweep(o, folder):
                     flush=True,
                 )
 
+        if time.time() > told + 60:
+            told = time.time()
+            print(f"{sum(counts.values())} of {there}: {counts}", file=sys.stderr, flush=True)
+
     with concurrent.futures.ProcessPoolExecutor(
         o.jobs, initializer=start_worker, initargs=(o.dtc, folder)
     ) as pool:
@@ -207,7 +240,7 @@ def sweep(o, folder):
                     take(waiting.pop(f), f.result())
         for f in concurrent.futures.as_completed(waiting):
             take(waiting[f], f.result())
-    return counts, refused, worst, coverage, sum(len(b) for _, b in jobs)
+    return counts, refused, worst, coverage, there
 
 
 def main():
@@ -233,9 +266,9 @@ def main():
         f"seed {o.seed}: {there} layouts, {counts['passed']} passed, {counts['failed']} failed, {counts['refused']} "
         f"refused; the largest difference is {worst[0]:.3g} of what is allowed ({worst[1]})"
     )
-    if o.all and missed:
+    if (o.all or o.every) and missed:
         print("not met:", *missed, sep="\n  ")
-    sys.exit(1 if counts["failed"] or not counts["passed"] or (o.all and missed) else 0)
+    sys.exit(1 if counts["failed"] or not counts["passed"] or ((o.all or o.every) and missed) else 0)
 
 
 if __name__ == "__main__":
