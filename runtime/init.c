@@ -105,7 +105,12 @@ __attribute__((target("arch=x86-64-v3"))) static void
 normals_v3(uint64_t seed, uint32_t site, uint64_t first, double out[4 * LANES]) {
   normals(seed, site, first, out);
 }
-__attribute__((target("arch=x86-64-v4,prefer-vector-width=512"))) static void
+#ifdef __clang__ // which has no such name
+#define WIDE
+#else
+#define WIDE ",prefer-vector-width=512"
+#endif
+__attribute__((target("arch=x86-64-v4" WIDE))) static void
 normals_v4(uint64_t seed, uint32_t site, uint64_t first, double out[4 * LANES]) {
   normals(seed, site, first, out);
 }
