@@ -81,10 +81,13 @@ static const char *index_refused(Sharder *z, const Level *l, const Item *it, uin
     return z->context ? "it runs over no sequence"
                       : "it runs over the sequence, which is on tp with --sequence-parallel only";
   if (is_taken(z, it, index)) return "its extent does not divide over two axes";
-  ShardAsk q = {z->m, f, s, z->n, NEWN(z->m->arena, Shard, f->value.n + 1)};
+  ShardAsk q = {z->m, f, s, z->axis, NEWN(z->m->arena, Shard, f->value.n + 1)};
   Assign a = {ASSIGN_INDEX, (uint8_t)index, shard_block(extent, z->n)};
   if (shard_makes(&q, a, &made, &why)) return NULL;
-  return arena_printf(z->m->arena, "%s", why.text ? why.text : "the rule of sharding refuses it");
+  CHECK(why.text);
+  const char *text = arena_printf(z->m->arena, "%s", why.text);
+  buf_free(&why);
+  return text;
 }
 
 static void report_stmt(Sharder *z, const Level *l, const Item *it, const char *why) {
