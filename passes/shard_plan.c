@@ -163,6 +163,14 @@ static void choose_home(const Replay *r, Id slot) {
   fix(r, slot, q->type[best]);
 }
 
+// The gradient of a parameter that nothing reads lies as the model says the parameter does.
+static void follow_home(const Replay *r, Id slot) {
+  const Slot *q = &r->l->slot.at[slot];
+  if (!q->grad || q->partner == NONE || q->is_fixed[r->z->axis]) return;
+  const Slot *of = &r->l->slot.at[q->partner];
+  if (of->is_fixed[r->z->axis]) fix(r, slot, of->fixed[r->z->axis]);
+}
+
 static void record(Sharder *z, Level *l, const Plan *plan, uint32_t combo) {
   Replay r = {z, l, plan, NULL, NEWN(z->m->arena, uint32_t, l->slot.n + 1)};
   uint32_t *var = NEWN(z->m->arena, uint32_t, l->var.n + 1);
@@ -174,6 +182,7 @@ static void record(Sharder *z, Level *l, const Plan *plan, uint32_t combo) {
     fix(&r, l->var.at[i].slot, l->slot.at[l->var.at[i].slot].type[var[i]]);
   for (uint32_t i = 0; i < l->item.n; i++) replay_item(&r, i);
   for (uint32_t i = 0; i < l->slot.n; i++) choose_home(&r, i);
+  for (uint32_t i = 0; i < l->slot.n; i++) follow_home(&r, i);
   for (uint32_t k = 0; k < l->cluster.n; k++) {
     const Cluster *c = &l->cluster.at[k];
     const Item *last = &l->item.at[c->item.at[c->item.n - 1]];
