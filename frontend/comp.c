@@ -171,7 +171,8 @@ static R build_read(St *st, const Ast *e, Frame *f) {
       for (uint32_t k = 0; k < st->dots.n; k++) {
         int at = position(f, st->dots.at[k]);
         if (at < 0) {
-          err(st->fb->fr, s->loc, "'...' is not bound here");
+          err(st->fb->fr, s->loc,
+              "'...' is not bound here: it is neither on the left nor in a reduction around this");
           return r_error();
         }
         sub[n++] = ex_index(m, (uint32_t)at);
@@ -262,7 +263,7 @@ static Id build_terms(St *st, const Ast *e, const Frame *f, Frame *g, Red *red) 
         type == SC_BOOL ? "where(..., 1, 0) makes a number of it" : "real(...) converts");
     return NONE;
   }
-  Id body = to_scalar(st, r, type, term->loc, "a term");
+  Id body = to_scalar(st, r, type, term->loc, "this");
   if (g->n == f->n) { // `...` that stands for nothing: one term
     if (*red == RED_ARGMAX) body = ex_int(fr->m, 0);
     *red = RED_NONE;
@@ -351,7 +352,10 @@ Id lift(St *st, Red red, Id body, Frame *f, uint32_t nfree, uint32_t keep, Id lo
     }
     if (i < nfree) {
       if (g.n == MAX_RANK) {
-        err(st->fb->fr, loc, "this needs a temporary of more than %d dimensions", MAX_RANK);
+        err(st->fb->fr, loc,
+            "this is computed into a temporary with a dimension for each index that it depends on, "
+            "and a tensor has at most %d",
+            MAX_RANK);
         return NONE;
       }
       read_at[g.n] = ex_index(m, i);
@@ -447,8 +451,6 @@ static R binary(St *st, BinOp op, R a, R b, const Ast *e) {
   else if ((op == B_IDIV || op == B_MOD) && t != SC_INT)
     err(fr, e->loc, "'%s' is for ints, and these are %s", binop_text[op], scalar_text(t));
   else if (op < B_AND && t == SC_BOOL) err(fr, e->loc, "'%s' of bools", binop_text[op]);
-  else if (op >= B_AND && t != SC_BOOL)
-    err(fr, e->loc, "'%s' is for bools, and these are %s", binop_text[op], scalar_text(t));
   else return r_ir(fr->m, ex2(fr->m, of[op], x, y));
   return r_error();
 }
@@ -464,10 +466,13 @@ static R build_binary(St *st, const Ast *e, Frame *f) {
   }
   if (e->op != B_AND && e->op != B_OR) return binary(st, e->op, a, build(st, e->b, f), e);
   bool is_and = e->op == B_AND;
-  if (a.kind == R_CT && a.ct.kind == CT_BOOL)
-    return (a.ct.i != 0) == is_and ? build(st, e->b, f) : a;
-  Id x =
-      to_scalar(st, a, SC_BOOL, e->a->loc, is_and ? "an operand of 'and'" : "an operand of 'or'");
+  const char *what = is_and ? "an operand of 'and'" : "an operand of 'or'";
+  if (a.kind == R_CT && a.ct.kind == CT_BOOL) {
+    if ((a.ct.i != 0) != is_and) return a;
+    R b = build(st, e->b, f);
+    return to_scalar(st, b, SC_BOOL, e->b->loc, what) == NONE ? r_error() : b;
+  }
+  Id x = to_scalar(st, a, SC_BOOL, e->a->loc, what);
   if (x == NONE) return r_error();
   Frame g = *f;
   g.guard = both(m, f->guard, is_and ? x : ex1(m, OP_NOT, x));
