@@ -578,10 +578,17 @@ static void set_intrinsic(Fb *fb, const AstDecl *d) {
 }
 
 static bool may_instantiate(Front *fr, const Entity *c, Id loc) {
-  if (fr->calls < MAX_CALLS && fr->inst.n < MAX_INSTANCES) return true;
-  if (fr->calls >= MAX_CALLS)
+  if (fr->calls >= MAX_CALLS) {
     err(fr, loc, "'%s' is called more than %d calls deep", callee_name(fr, c), MAX_CALLS);
-  else err(fr, loc, "more than %d functions", MAX_INSTANCES);
+    return false;
+  }
+  if (fr->inst.n < MAX_INSTANCES) return true;
+  if (!fr->full)
+    err(fr, loc,
+        "this model makes more than %d functions: one for each set of compile-time arguments and "
+        "shapes that a function or method is called with",
+        MAX_INSTANCES);
+  fr->full = true;
   return false;
 }
 

@@ -16,7 +16,7 @@
 #include "frontend/ast.h"
 #include "frontend/frontend.h"
 
-enum { MAX_STACKS = 4, MAX_CALLS = 64, MAX_ARGS = 64, MAX_INSTANCES = 50000 };
+enum { MAX_STACKS = 4, MAX_CALLS = 64, MAX_ARGS = 64, MAX_INSTANCES = 10000 };
 
 typedef struct Unit Unit;
 typedef struct Use {
@@ -126,6 +126,7 @@ typedef struct Front {
   VEC(Id) reported; // places that have their error
   Trail *trail;
   bool trail_due, muted, quiet;
+  bool full; // MAX_INSTANCES of layers or functions were made, and it was said
   uint32_t nerror; // quiet ones too
   uint32_t depth, calls; // stacks and calls around this place
   uint32_t nsite; // of random numbers
@@ -196,7 +197,7 @@ const char *extents_text(Front *fr, const int64_t *extent, uint32_t n);
 Unit *unit_load(Front *fr, Str path, const char *text, Id loc);
 AstDecl *unit_find(Unit *u, Str name, DeclKind kind); // NULL where absent
 Unit *unit_use(Unit *u, Str name, bool *known);
-bool parse_define(Front *fr, Str text, Str *name, Id *name_loc, Ast **value);
+void parse_define(Front *fr, Str text, Str *name, Id *name_loc, Ast **value);
 
 // scope.c
 Entity lookup(Env *env, Str name);
@@ -422,7 +423,7 @@ typedef struct Metric {
   Id loc;
   const Ast *value;
 } Metric;
-bool read_defines(Front *fr);
+void read_defines(Front *fr);
 bool define_value(Front *fr, Str name, Ct *out, Id *loc); // a -D for a size of the model
 bool train_block(Front *fr); // fills Module.train from the block and -D
 bool check_defines(Front *fr); // all of them meant something

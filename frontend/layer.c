@@ -251,7 +251,7 @@ static void add_param(Env *env, const AstStmt *s) {
 static bool take_params(Env *env, LayerType *sub, Str name, int64_t count, Id loc) {
   LayerType *t = env->layer;
   if (t->param.n + sub->param.n > MAX_PARAMS) {
-    err(env->fr, loc, "more than %d parameters", MAX_PARAMS);
+    err(env->fr, loc, "a model has at most %d parameters, a stack's counted once", MAX_PARAMS);
     return false;
   }
   for (uint32_t i = 0; i < sub->param.n; i++) {
@@ -409,6 +409,19 @@ static LayerType *new_type(Front *fr, AstDecl *decl, Unit *unit) {
   return t;
 }
 
+static bool may_make(Front *fr, Id loc) {
+  if (fr->calls >= MAX_CALLS) {
+    err(fr, loc, "layers nest more than %d deep here", MAX_CALLS);
+    return false;
+  }
+  if (fr->type.n < MAX_INSTANCES) return true;
+  if (!fr->full)
+    err(fr, loc, "this model makes more than %d layers that differ in their arguments",
+        MAX_INSTANCES);
+  fr->full = true;
+  return false;
+}
+
 static LayerType *finish_type(Front *fr, LayerType *t, Id loc) {
   for (uint32_t i = 0; i < t->field.n; i++) {
     t->key = str_printf("%s,%s", t->key ? t->key : "", ct_text(fr, &t->field.at[i].ct));
@@ -421,10 +434,7 @@ static LayerType *finish_type(Front *fr, LayerType *t, Id loc) {
     return NULL;
   }
   if (same) return same->failed ? NULL : same;
-  if (fr->calls >= MAX_CALLS || fr->type.n >= MAX_INSTANCES) {
-    err(fr, loc, "layers nest more than %d deep here", MAX_CALLS);
-    return NULL;
-  }
+  if (!may_make(fr, loc)) return NULL;
   PUSH(fr->arena, fr->type, t);
   t->building = true;
   fr->calls++;
