@@ -133,7 +133,7 @@ static bool make_entry(Front *fr, const AstStmt *loss, Entry which, bool trainin
                       str_printf("%s.%s", fr->m->name, suffix));
   if (!fb || !scalar_result(fb, fb->result.at[0], fb->result_loc.at[0], "the loss") ||
       !add_metrics(fb)) {
-    if (fr->nerror == before) err(fr, loss->name_loc, "this model is in error");
+    CHECK(fr->nerror > before); // a failure says why
     return false;
   }
   fr->m->entry[which] = fb_finish(fb);
@@ -238,7 +238,7 @@ static bool compile(Front *fr) {
   fr->main = unit_load(fr, fr->opt->path, fr->opt->text, 0);
   if (fr->nerror || !fr->main || !choose_model(fr, fr->main)) return false;
   fr->m->name = fr->model->name;
-  if (!read_defines(fr)) return false;
+  read_defines(fr);
   fr->root = layer_root(fr, fr->model, fr->main);
   if (!fr->root || fr->nerror) return false;
   for (uint32_t i = 0; i < fr->root->param.n; i++)

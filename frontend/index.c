@@ -165,7 +165,7 @@ static bool match_group(St *st, const Ast *e, const Shape *s, uint32_t dim, Str 
   for (uint32_t i = 0; i < e->arg.n; i++) {
     const Arg *a = &e->arg.at[i];
     if (i >= MAX_INDEX) {
-      err(fr, e->loc, "more than %d factors in a group", MAX_INDEX);
+      err(fr, e->loc, "a group has at most %d factors", MAX_INDEX);
       return false;
     }
     if (!a->name) {

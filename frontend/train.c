@@ -9,14 +9,12 @@ static const char *const settings[] = {"batch", "microbatch", "steps", "eval_eve
                                        "beta1", "beta2",      "eps"};
 enum { NSETTING = sizeof settings / sizeof settings[0] };
 
-bool read_defines(Front *fr) {
-  bool ok = true;
+void read_defines(Front *fr) {
   for (uint32_t i = 0; i < fr->opt->ndefine; i++) {
     Define d = {0};
-    ok &= parse_define(fr, fr->opt->define[i], &d.name, &d.name_loc, &d.value);
-    if (d.value) PUSH(fr->arena, fr->define, d);
+    parse_define(fr, fr->opt->define[i], &d.name, &d.name_loc, &d.value);
+    PUSH(fr->arena, fr->define, d);
   }
-  return ok;
 }
 
 // The last -D of a name counts.

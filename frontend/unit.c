@@ -121,12 +121,9 @@ Unit *unit_use(Unit *u, Str name, bool *known) {
 
 // NAME=VALUE of the command line: the value is an expression; what is none (a path, say) is a
 // string.
-bool parse_define(Front *fr, Str text, Str *name, Id *name_loc, Ast **value) {
+void parse_define(Front *fr, Str text, Str *name, Id *name_loc, Ast **value) {
   const char *eq = strchr(text, '=');
-  if (!eq || eq == text) {
-    err(fr, 0, "-D %s: expected NAME=VALUE", text);
-    return false;
-  }
+  CHECK(eq && eq > text); // the command line's reader has seen to it
   *name = str_internn(text, (size_t)(eq - text));
   Str source = str_printf("%*s%s", (int)(eq - text) + 1, "", eq + 1);
   Sources *src = fr->src;
@@ -143,9 +140,8 @@ bool parse_define(Front *fr, Str text, Str *name, Id *name_loc, Ast **value) {
   src->nerror = nerror;
   src->max_errors = max_errors;
   *value = p.expr;
-  if (ok) return true;
+  if (ok) return;
   uint32_t at = (uint32_t)(eq - text) + 1;
   *value = ast_new(&p, A_STR, (Span){1, at + 1, at, (uint32_t)strlen(text)});
   (*value)->name = str_intern(eq + 1);
-  return true;
 }

@@ -11,8 +11,7 @@ bool pass_precision(Module *m) {
     type = DT_F64;
   } else if (!strcmp(want, "bf16") || !strcmp(want, "fp16")) {
     diag_error(m->src, 0,
-               "precision %s needs a GPU (--target cuda), which this dtc can't compile for yet: "
-               "use --precision fp32",
+               "precision %s needs a GPU, and this dtc compiles for the CPU: use --precision fp32",
                want);
     return false;
   } else if (strcmp(want, "fp32")) {

@@ -229,8 +229,7 @@ static bool set_type(Samples *b, const Stmt *s, SampleType *t, SampleType n, boo
   n.local |= t->local;
   bool more = n.params != t->params || n.total != t->total || n.local != t->local;
   for (uint32_t d = 0; d < MAX_RANK; d++) {
-    if (t->other[d] && n.other[d] && t->other[d] != n.other[d])
-      return samples_couple(b, s->loc, "a dimension runs over it in two ways");
+    CHECK(!t->other[d] || !n.other[d] || t->other[d] == n.other[d]); // find_merge has looked
     more |= n.other[d] && !t->other[d];
     if (!n.other[d]) n.other[d] = t->other[d];
   }
@@ -242,7 +241,8 @@ static bool set_type(Samples *b, const Stmt *s, SampleType *t, SampleType n, boo
   if (t->kind != SAMPLE_NONE &&
       (t->kind != n.kind || (n.kind == SAMPLE_SPLIT && (t->dim != n.dim || t->inner != n.inner))))
     return samples_couple(b, s->loc,
-                          "a value is made once for each sample and once for all of them");
+                          "at one place a value runs over them in one dimension, at another in "
+                          "another dimension or not at all");
   *changed |= n.kind != t->kind || more;
   *t = n;
   return true;
@@ -359,7 +359,7 @@ bool samples_of_callee(Samples *b, const Fn *f, const Stmt *s, SampleType *type,
       while (c->result[r].mode != RES_CARRY) r++;
       if (!set_type(b, s, &formal[i], in[g->result.at[r++]], &more)) return false;
       if (formal[i].kind == SAMPLE_PART)
-        return samples_couple(b, s->loc, "a sum over all of them is carried on");
+        return samples_couple(b, s->loc, "a sum over all of them is handed on by a stack");
     }
   }
   return true;
