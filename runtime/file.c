@@ -17,23 +17,22 @@ static unsigned char *spare; // a buffer that was used before
 
 int dt_map_open(DtMap *m, const char *path, DtError *e) {
   *m = (DtMap){0};
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  int status = 0, fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); // a pipe is not waited for
   if (fd < 0) {
     bool missing = errno == ENOENT || errno == ENOTDIR;
     return dt_fail_errno(e, missing ? DT_EXIT_MISSING : DT_EXIT_IO, "cannot open", path);
   }
   struct stat s;
   if (fstat(fd, &s) != 0) {
-    dt_fail_errno(e, DT_EXIT_IO, "cannot look at", path);
+    status = dt_fail_errno(e, DT_EXIT_IO, "cannot look at", path);
   } else if (!S_ISREG(s.st_mode)) {
-    dt_fail(e, DT_EXIT_CONTENT, "%s is not a file", path);
+    status = dt_fail(e, DT_EXIT_CONTENT, "%s is not a file", path);
   } else if (s.st_size > 0) {
     void *p = mmap(NULL, (size_t)s.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (p == MAP_FAILED) dt_fail_errno(e, DT_EXIT_IO, "cannot map", path);
+    if (p == MAP_FAILED) status = dt_fail_errno(e, DT_EXIT_IO, "cannot map", path);
     else *m = (DtMap){p, (size_t)s.st_size};
   }
-  int status = m->bytes || s.st_size == 0 ? 0 : e->status;
-  if (fd >= 0) close(fd);
+  close(fd);
   return status;
 }
 

@@ -11,6 +11,10 @@ refused() { # STATUS PATTERN OPTIONS...
 
 export FAKE=tokens
 refused 66 "missing.bin: No such file" --data missing.bin
+mkfifo pipe # is not waited for
+refused 65 "pipe is not a file" --data pipe
+refused 65 "pipe is not a file" --init pipe
+refused 65 "/dev/zero is not a file" --data /dev/zero
 head -c 800 train.bin | tail -c 15 >odd.bin
 refused 65 "odd.bin: .*truncated" --data odd.bin
 head -c 16 train.bin >short.bin
