@@ -192,14 +192,15 @@ static int64_t positions(const Sharder *z, int64_t ranks) {
   return most;
 }
 
-// What a stack carries is to be cut along the sequence, within the blocks of context ranks.
+// What a stack carries is to be cut along the sequence, within the blocks of context ranks. Without
+// these any sequence but one of a single position can be.
 static bool refuse_sequence(const Sharder *z) {
   int64_t n = 1;
   for (uint32_t a = 0; a < z->m->axis.n; a++) n *= z->m->axis.at[a].size;
   diag_error(
       z->m->src, 0,
-      "--sequence-parallel: a sequence of %lld does not divide over %lld ranks of --tp and --cp",
-      (long long)positions(z, n), (long long)n);
+      "--sequence-parallel: a sequence of %lld does not divide over %lld ranks of %s",
+      (long long)positions(z, n), (long long)n, z->m->axis.n > 1 ? "--tp and --cp" : "--tp");
   return false;
 }
 
@@ -230,7 +231,7 @@ static bool solve(Sharder *z, Level *l, bool main) {
     z->moves = false;
     while (!entry_solve(z, l)) {
       if (z->moves && asked_refused(z, l, main && !z->context)) return false;
-      if (z->moves && z->sequence && z->m->axis.n > 1) return refuse_sequence(z);
+      if (z->moves && z->sequence) return refuse_sequence(z);
       if (z->moves) BUG("no plan on axis %s", z->m->axis.at[z->axis].name);
       z->moves = true;
     }

@@ -6,6 +6,8 @@ expect 1 "$DTC" "$SRC/tests/gradient/models/gelu.dt" --tp 3
 says "\-\-tp 3: nothing of this model can be cut over 3 ranks" err.txt
 expect 1 "$DTC" "$SRC/examples/gpt2.dt" --tp 4 --cp 2 --sequence-parallel -D train.length=1020
 says "a sequence of 1020 does not divide over 8 ranks" err.txt
+expect 1 "$DTC" "$SRC/examples/gpt2.dt" --tp 2 --sequence-parallel -D layers=2 -D train.length=1
+says "a sequence of 1 does not divide over 2 ranks of --tp$" err.txt
 # Heads that are exchanged for the sequence must divide over the ranks.
 exchange=(--cp-attention alltoall -D layers=2)
 expect 1 "$DTC" "$SRC/examples/gpt2.dt" --cp 2 "${exchange[@]}" -D heads=3 -D dim=12
