@@ -270,6 +270,7 @@ typedef struct IndexVar {
   Str name;
   int64_t extent; // 0: not known yet
   bool ranged; // fixed by i < n
+  bool failed; // no extent would do, and it was reported
   bool hidden; // one of `...` or of a whole tensor: the user has no name for it
   bool local; // a reduction binds it inside of a local(...) that names it
   uint8_t on; // axes that `shard` gives it, as in Index

@@ -251,10 +251,8 @@ static void disagree(St *st, const Constraint *c, const IndexVar *v, int64_t ext
   else
     err(fr, c->loc, "index '%s' has extent %lld here, in dimension %u of '%s', but %lld elsewhere",
         v->name, (long long)extent, c->dim + 1, c->tensor, (long long)v->extent);
-  if (v->fixed_by)
-    note(fr, v->fixed_loc, "extent %lld here, in dimension %u of '%s'", (long long)v->extent,
-         v->fixed_dim + 1, v->fixed_by);
-  else note(fr, v->fixed_loc, "extent %lld here", (long long)v->extent);
+  note(fr, v->fixed_loc, "extent %lld here, in dimension %u of '%s'", (long long)v->extent,
+       v->fixed_dim + 1, v->fixed_by);
   st->failed = true;
 }
 
@@ -302,6 +300,8 @@ static bool use(St *st, const Constraint *c) {
   uint32_t count;
   int64_t n = known_factors(c, &unknown, &count);
   if (count > 1) return false;
+  for (uint32_t i = 0; i < c->n; i++)
+    if (c->factor[i]->failed) return true;
   if (count == 0) {
     if (n == c->extent || all_ranged(c))
       return true; // a range: the subscript is proved in range later
@@ -311,7 +311,8 @@ static bool use(St *st, const Constraint *c) {
   }
   if (c->extent % n) {
     group_disagrees(st, c, n, false);
-    unknown->extent = 1; // no second error
+    unknown->extent = 1; // no second error, neither here nor where else it is read
+    unknown->failed = true;
     return true;
   }
   unknown->extent = c->extent / n;

@@ -271,7 +271,11 @@ static bool unknown_setting(Front *fr, Str name, Id loc) {
   names[n++] = str_intern("schedule");
   Str near = did_you_mean(name, names, n);
   if (near) err(fr, loc, "the train block has no setting '%s'; did you mean '%s'?", name, near);
-  else err(fr, loc, "the train block has no setting '%s'", name);
+  else
+    err(fr, loc,
+        "the train block has no setting '%s'; it has data, val, batch, microbatch, optimizer, "
+        "schedule, steps, clip, precision, seed and eval_every",
+        name);
   return false;
 }
 

@@ -94,7 +94,7 @@ Unit *unit_load(Front *fr, Str path, const char *text, Id loc) {
   errno = 0;
   if (!text) text = read_file(fr, path, &n);
   if (!text) {
-    err(fr, loc, "cannot read '%s': %s", path, errno ? strerror(errno) : "it is no file");
+    err(fr, loc, "cannot read '%s': %s", path, strerror(errno));
     return NULL;
   }
   Unit *u = parse_unit(fr, path, text, n);
