@@ -1,10 +1,12 @@
 #include "driver/compile.h"
+#include "runtime/file.h"
 
 #ifndef DTC_VERSION
 #define DTC_VERSION "0"
 #endif
 
 int main(int argc, char **argv) {
+  dt_standard_files();
   Arena *a = arena_new();
   Options o;
   int status = options_parse(&o, a, argc, argv);

@@ -15,6 +15,12 @@
 enum { BUFFER = 1 << 20, AHEAD = 8 << 20 };
 static unsigned char *spare; // a buffer that was used before
 
+void dt_standard_files(void) {
+  for (int fd = 0; fd <= 2; fd++)
+    if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+      if (open("/dev/null", fd ? O_RDONLY : O_WRONLY) < 0) return; // the lowest number free: fd
+}
+
 int dt_map_open(DtMap *m, const char *path, DtError *e) {
   *m = (DtMap){0};
   int status = 0, fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); // a pipe is not waited for

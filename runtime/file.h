@@ -16,6 +16,11 @@ typedef struct DtMap {
   size_t size;
 } DtMap;
 
+// Before any file is opened: where standard input, output or error is closed, a file in its place on which
+// reading or writing fails as it would. Else the next file that is opened, a log or a checkpoint, would
+// take its number, and what is printed would go there.
+void dt_standard_files(void);
+
 // 66 where there is no such file, 65 where it is not a regular one, 74 where it cannot be read.
 int dt_map_open(DtMap *m, const char *path, DtError *e);
 void dt_map_close(DtMap *m);

@@ -301,6 +301,7 @@ static int begin(Program *a, int argc, char **argv, DtError *e) {
 int dt_main(const DtProgram *p, int argc, char **argv) {
   DtError e = {0};
   Program a = {.r = {.p = p}, .saver = {.lock = -1}, .saved = -1};
+  dt_standard_files();
   int status = begin(&a, argc, argv, &e);
   if (status >= 0) {
     if (status) dt_report(&e);
