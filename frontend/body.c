@@ -126,7 +126,7 @@ bool bind_formal(Fb *fb, const Arg *f, const Shape *given, Id loc) {
   }
   if (dots ? dim->n - 1 > s.rank : dim->n != s.rank) {
     not_as_declared(fr, f, &s, loc,
-                    arena_printf(fr->arena, ", but %s%u dimension%s are needed",
+                    arena_printf(fr->arena, ", but it needs %s%u dimension%s",
                                  dots ? "at least " : "", dim->n - dots,
                                  dim->n - dots == 1 ? "" : "s"));
     return false;

@@ -75,8 +75,10 @@ static bool get_axis(Front *fr, const Shape *s, int64_t axis, Id loc, uint32_t *
   int64_t rank = s->rank, a = axis < 0 && axis >= -rank ? axis + rank : axis;
   *out = (uint32_t)a;
   if (a >= 0 && a < rank) return true;
-  err(fr, loc, "axis %lld of a tensor with %lld dimension%s, %s", (long long)axis, (long long)rank,
-      rank == 1 ? "" : "s", shape_text(fr, s));
+  if (!rank) err(fr, loc, "axis %lld of a scalar, which has no dimensions", (long long)axis);
+  else
+    err(fr, loc, "axis %lld of %s, where they are 0 .. %lld, or -1 .. %lld from the end",
+        (long long)axis, shape_text(fr, s), (long long)rank - 1, (long long)-rank);
   return false;
 }
 
@@ -112,18 +114,31 @@ static uint32_t finish(Tb *b, Red red, Id body, Id *out) {
 }
 
 static Id constant_like(Module *m, const Shape *s, const Ct *c) {
-  if (s->type == DT_I32) return ex_int(m, c->kind == CT_INT ? c->i : (int64_t)c->r);
+  if (s->type == DT_I32) return ex_int(m, c->i);
   if (s->type == DT_BOOL) return ex_bool(m, c->kind == CT_INT ? c->i != 0 : c->r != 0);
   return ex_real(m, ct_as_real(c));
+}
+
+// Whether elements of x can have this value.
+static bool fits_element(Front *fr, const Shape *s, const Ct *value, Id loc) {
+  if (s->type != DT_I32) return true;
+  if (value->kind == CT_REAL)
+    err(fr, loc, "'pad' of ints with a value that is a real; int(...) converts");
+  else if (value->i < INT32_MIN || value->i > INT32_MAX)
+    err(fr, loc, "%lld does not fit in a tensor's 32-bit int", (long long)value->i);
+  else return true;
+  return false;
 }
 
 static uint32_t pad(Tb *b, const Ct *ct, Id loc, Id *out) {
   Module *m = b->fb->fr->m;
   int64_t before = ct[2].i, after = ct[3].i, n = b->s.extent[b->axis], total;
   if (before < 0 || after < 0 || !add_ok(n, before, &total) || !add_ok(total, after, &total)) {
-    err(b->fb->fr, loc, "padding of %lld and %lld", (long long)before, (long long)after);
+    err(b->fb->fr, loc, "'pad' by %lld and %lld; neither is negative: slice(...) takes elements away",
+        (long long)before, (long long)after);
     return 0;
   }
+  if (!fits_element(b->fb->fr, &b->s, &ct[4], loc)) return 0;
   set_extent(b, total);
   Id i = ex_index(m, b->axis), lo = ex_int(m, before), hi = ex_int(m, before + n);
   Id inside = ex2(m, OP_AND, ex2(m, OP_GE, i, lo), ex2(m, OP_LT, i, hi));
@@ -138,8 +153,10 @@ static uint32_t slice(Tb *b, const Ct *ct, Id loc, Id *out) {
   if (start < 0 && start >= -n) start += n;
   if (stop < 0 && stop >= -n) stop += n;
   if (start < 0 || stop <= start || stop > n || step < 1) {
-    err(b->fb->fr, loc, "slice %lld to %lld by %lld of a dimension of extent %lld",
-        (long long)ct[2].i, (long long)ct[3].i, (long long)step, (long long)n);
+    err(b->fb->fr, loc,
+        "'slice' from %lld to %lld by %lld of a dimension of extent %lld: start < stop <= %lld and "
+        "step >= 1 are needed",
+        (long long)ct[2].i, (long long)ct[3].i, (long long)step, (long long)n, (long long)n);
     return 0;
   }
   set_extent(b, (stop - start - 1) / step + 1);
@@ -152,7 +169,7 @@ static uint32_t slice(Tb *b, const Ct *ct, Id loc, Id *out) {
 static uint32_t cumsum(Tb *b, Id loc, Id *out) {
   Module *m = b->fb->fr->m;
   if (b->s.type == DT_BOOL) {
-    err(b->fb->fr, loc, "'cumsum' of bools");
+    err(b->fb->fr, loc, "'cumsum' of bools; where(..., 1, 0) makes numbers of them");
     return 0;
   }
   if (b->f.n >= MAX_INDEX) return 0;
@@ -251,12 +268,14 @@ static uint32_t concat(Fb *fb, const Ast *e, Str name, Id *out) {
   Id part[MAX_ARGS];
   uint32_t n = 0;
   Ct axis = ct_int(0);
+  bool given = false;
   for (uint32_t i = 0; i < e->arg.n; i++) {
     const Arg *a = &e->arg.at[i];
-    if (a->note || (a->name && strcmp(a->name, "axis")) || n == MAX_ARGS) {
+    if (a->note || (a->name && (given || strcmp(a->name, "axis"))) || n == MAX_ARGS) {
       err(fr, e->loc, "the arguments are concat(x, y, ..., axis = 0)");
       return 0;
     }
+    given |= a->name != NULL;
     if (a->name) axis = ct_eval(&env, a->value);
     else if ((part[n++] = val_tensor(fb, whole(fb, a->value, str_printf("%s.part", name)), DT_REAL,
                                      a->value->loc)) == NONE)
@@ -277,11 +296,14 @@ static uint32_t concat(Fb *fb, const Ast *e, Str name, Id *out) {
     for (uint32_t d = 0; same && d < s.rank; d++)
       same = d == b.axis || s.extent[d] == b.s.extent[d];
     if (!same) {
-      err(fr, e->loc, "'concat' along axis %u of %s and %s", b.axis, shape_text(fr, &b.s),
-          shape_text(fr, &s));
+      err(fr, e->loc, "'concat' along axis %u of %s and %s, which differ in more than that", b.axis,
+          shape_text(fr, &b.s), shape_text(fr, &s));
       return 0;
     }
-    if (!add_ok(total, s.extent[b.axis], &total)) return 0;
+    if (!add_ok(total, s.extent[b.axis], &total)) {
+      err(fr, e->loc, "'concat' makes too large a tensor");
+      return 0;
+    }
   }
   set_extent(&b, total);
   Id i = ex_index(m, b.axis), body = NONE;

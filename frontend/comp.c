@@ -129,7 +129,9 @@ static R build_name(St *st, const Ast *e, Frame *f) {
           e->name);
     else unknown_name(&st->env, e, "name");
     break;
-  default: err(fr, e->loc, "'%s' is no value", b.text); break;
+  default:
+    err(fr, e->loc, "'%s' is no value; functions and layers are called: %s(...)", b.text, b.text);
+    break;
   }
   buf_free(&b);
   return r;
@@ -450,7 +452,8 @@ static R binary(St *st, BinOp op, R a, R b, const Ast *e) {
     err(fr, e->loc, "'/' of ints: `//` divides ints, real(...) converts");
   else if ((op == B_IDIV || op == B_MOD) && t != SC_INT)
     err(fr, e->loc, "'%s' is for ints, and these are %s", binop_text[op], scalar_text(t));
-  else if (op < B_AND && t == SC_BOOL) err(fr, e->loc, "'%s' of bools", binop_text[op]);
+  else if (op < B_AND && t == SC_BOOL)
+    err(fr, e->loc, "'%s' of bools; where(..., 1, 0) makes numbers of them", binop_text[op]);
   else return r_ir(fr->m, ex2(fr->m, of[op], x, y));
   return r_error();
 }
@@ -494,7 +497,7 @@ static R build_unary(St *st, const Ast *e, Frame *f) {
   if (a.kind == R_CT && a.ct.kind == CT_INT)
     return r_ct(ct_binary(fr, B_MUL, ct_int(-1), a.ct, e->loc));
   if (r_type(&a) == SC_BOOL) {
-    err(fr, e->loc, "'-' of a bool");
+    err(fr, e->loc, "'-' of a bool; where(..., 1, 0) makes a number of it");
     return r_error();
   }
   return r_ir(fr->m, ex1(fr->m, OP_NEG, to_ir(st, a, e->loc)));
@@ -611,7 +614,7 @@ static R build_function(St *st, int k, const Ast *e, Frame *f) {
                    scalars[k].name, &x[0], &x[1]))
       return r_error();
     if (ex(fr->m, x[0])->type == SC_BOOL) {
-      err(fr, e->loc, "'%s' of bools", scalars[k].name);
+      err(fr, e->loc, "'%s' of bools; where(..., 1, 0) makes numbers of them", scalars[k].name);
       return r_error();
     }
     return r_ir(fr->m, ex2(fr->m, scalars[k].op, x[0], x[1]));

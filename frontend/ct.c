@@ -177,6 +177,17 @@ static CtFn fn_of(Str name) {
 
 bool ct_function(Str name) { return fn_of(name) != NFN; }
 
+// Whether these arguments of an initialiser tell how to draw numbers.
+static bool init_ok(Front *fr, CtFn f, double a, double b, Id loc) {
+  if (!isfinite(a) || !isfinite(b)) err(fr, loc, "'%s' takes finite numbers", fns[f].name);
+  else if (f == FN_NORMAL && a < 0) err(fr, loc, "'normal' has a std of at least 0, not %g", a);
+  else if (f == FN_UNIFORM && a > b) err(fr, loc, "'uniform' goes up from its first number, not from %g to %g", a, b);
+  else if (f == FN_RESIDUAL && (a < 1 || b < 0))
+    err(fr, loc, "'residual' is for 1 layer or more, with a std of at least 0, not %g and %g", a, b);
+  else return true;
+  return false;
+}
+
 static Ct init_value(CtFn f, double a, double b) {
   Ct c = {.kind = CT_INIT, .r = a, .r2 = b};
   switch (f) {
@@ -267,13 +278,16 @@ Ct ct_call(Front *fr, Str name, const Ct *arg, const Str *arg_name, uint32_t n, 
   *known = f != NFN;
   Ct in[2] = {{0}};
   if (!*known || !fn_args(fr, f, arg, arg_name, n, loc, in)) return ct_error();
-  if (fns[f].init) return init_value(f, ct_as_real(&in[0]), ct_as_real(&in[1]));
+  if (fns[f].init) {
+    double a = ct_as_real(&in[0]), b = ct_as_real(&in[1]);
+    return init_ok(fr, f, a, b, loc) ? init_value(f, a, b) : ct_error();
+  }
   return scalar_value(fr, f, in[0], in[1], loc);
 }
 
 static Ct eval_call(Env *env, const Ast *e) {
   if (e->arg.n > MAX_ARGS) {
-    err(env->fr, e->loc, "more than %d arguments", MAX_ARGS);
+    err(env->fr, e->loc, "there are at most %d arguments", MAX_ARGS);
     return ct_error();
   }
   Ct arg[MAX_ARGS];

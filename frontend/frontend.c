@@ -108,7 +108,7 @@ static Fb *build_loss(Front *fr, const AstStmt *loss, int64_t batch, bool traini
   Fb *fb = fb_new(fr, fr->main, fr->root, name, loss->name_loc, training);
   fr->depth = fr->calls = fr->nsite = 0;
   if (loss->formal.n > MAX_DATA) {
-    err(fr, formal_loc(&loss->formal.at[MAX_DATA]), "more than %d data arguments", MAX_DATA);
+    err(fr, formal_loc(&loss->formal.at[MAX_DATA]), "the loss takes at most %d arguments of data", MAX_DATA);
     return NULL;
   }
   for (uint32_t i = 0; i < loss->formal.n; i++) {

@@ -365,6 +365,7 @@ static void describe(const yypcontext_t *ctx, Buf *out) {
   int count = yypcontext_expected_tokens(ctx, list, YYNTOKENS), n = 0;
   for (int i = 0; i < count; i++) may[list[i]] = true;
   bool expr = may[YYSYMBOL_T_INT] && !may[YYSYMBOL_T_RETURN]; // RETURN: any statement
+  if (may[YYSYMBOL_T_USE]) item[n++] = "a declaration (use, layer, model, fn or train)", count = 0;
   if (expr) item[n++] = "an expression";
   for (int i = 0; i < count; i++)
     if (!(expr && starts_expr(list[i])) && (count == 1 || !unsaid(list[i], may)))
@@ -373,6 +374,18 @@ static void describe(const yypcontext_t *ctx, Buf *out) {
   for (int i = 0; i < n; i++)
     buf_printf(out, "%s%s", i == 0 ? "expected " : i + 1 == n ? " or " : ", ", item[i]);
   buf_printf(out, n ? ", found " : "unexpected ");
+}
+
+// Whether a name may stand here, and the user took a word of the language for one: `layer = 3`.
+static bool is_reserved(const yypcontext_t *ctx, const Parser *p, Span at) {
+  yysymbol_kind_t list[YYNTOKENS], token = yypcontext_token(ctx);
+  char c = p->text[at.begin];
+  const char *after = p->text + at.end + strspn(p->text + at.end, " \t");
+  if (token == YYSYMBOL_T_NAME || c < 'a' || c > 'z' || *after != '=' || after[1] == '=')
+    return false;
+  for (int i = yypcontext_expected_tokens(ctx, list, YYNTOKENS); i-- > 0;)
+    if (list[i] == YYSYMBOL_T_NAME) return true;
+  return false;
 }
 
 static int yyreport_syntax_error(const yypcontext_t *ctx, Parser *p, void *scanner) {
@@ -384,7 +397,9 @@ static int yyreport_syntax_error(const yypcontext_t *ctx, Parser *p, void *scann
     diag_error(p->src, span_loc(p, at), "the file ends inside a block; expected '}'");
     return 0;
   }
-  describe(ctx, &b);
+  if (is_reserved(ctx, p, at))
+    buf_printf(&b, "this is a reserved word and no name: ");
+  else describe(ctx, &b);
   if (token != YYSYMBOL_T_NL)
     buf_printf(&b, "'%.*s'", (int)(at.end - at.begin), p->text + at.begin);
   else if (at.end > at.begin && p->text[at.begin] == ';') buf_printf(&b, "';'");

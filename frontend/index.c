@@ -20,7 +20,7 @@ static void fail(St *st) { st->failed = true; }
 
 static bool frame_push(St *st, Frame *f, IndexVar *v, Id loc) {
   if (f->n == MAX_INDEX) {
-    err(st->fb->fr, loc, "more than %d indices at one place", MAX_INDEX);
+    err(st->fb->fr, loc, "a statement has at most %d indices at one place", MAX_INDEX);
     return false;
   }
   f->var[f->n++] = v;
@@ -474,7 +474,9 @@ static void prepare_read(St *st, const Ast *e, Frame *f) {
       err(fr, e->a->loc, "'%s' is no tensor and has no subscripts", name.text);
   } else {
     failed = true;
-    if (e->a->kind != A_ERROR)
+    if (e->a->kind == A_CALL && resolve(&st->env, e->a->a).kind == ENT_NONE)
+      unknown_name(&st->env, e->a->a, "function");
+    else if (e->a->kind != A_ERROR)
       err(fr, e->a->loc, "'%s' is no tensor and has no subscripts", name.text);
   }
   NodeInfo *info = node_info(st, e);

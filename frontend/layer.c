@@ -50,7 +50,7 @@ static bool formal_type_ok(Front *fr, const Arg *f) {
 bool check_formals(Front *fr, const ArgList *formal, bool tensors) {
   bool ok = true;
   if (formal->n > MAX_ARGS) {
-    err(fr, formal_loc(&formal->at[MAX_ARGS]), "more than %d arguments", MAX_ARGS);
+    err(fr, formal_loc(&formal->at[MAX_ARGS]), "there are at most %d arguments", MAX_ARGS);
     return false;
   }
   for (uint32_t i = 0; i < formal->n; i++) {
@@ -192,6 +192,10 @@ static bool param_options(Env *env, const AstStmt *s, Param *p) {
     if (strcmp(a->name, "decay")) {
       err(env->fr, a->name_loc,
           "a parameter has no option '%s'; `decay = false` keeps weight decay away", a->name);
+      return false;
+    }
+    if (i) {
+      err(env->fr, a->name_loc, "'decay' is given twice");
       return false;
     }
     if (!ct_cond(env, a->value, &p->decay)) return false;

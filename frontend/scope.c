@@ -180,6 +180,10 @@ void unknown_name(Env *env, const Ast *e, const char *what) {
     err(env->fr, e->loc, "expected a %s", what);
     return;
   }
+  if (!env->fb && !strcmp(e->name, "training")) {
+    err(env->fr, e->loc, "'training' is known in methods only: all of a layer's fields serve both");
+    return;
+  }
   Names names = {0};
   bool layer = !strcmp(what, "layer");
   for (uint32_t i = 0; layer && i < env->unit->decl.n; i++)

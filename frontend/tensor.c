@@ -18,7 +18,7 @@ Id val_tensor(Fb *fb, Val v, Dtype want, Id loc) {
   if (v.kind == V_TENSOR) return v.value;
   if (v.kind == V_ERROR) return NONE;
   if (v.kind == V_ABSENT) {
-    err(fr, loc, "this parameter is absent");
+    err(fr, loc, "this parameter is absent: its condition is false");
     return NONE;
   }
   St st;

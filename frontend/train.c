@@ -219,6 +219,11 @@ static bool read_arrays(Front *fr, const Ast *e, Source *s) {
           "expected NAME = \"FILE.npy\" for each data argument of the loss");
       return false;
     }
+    for (uint32_t k = 0; k < s->name.n; k++)
+      if (s->name.at[k] == a->name) {
+        err(fr, a->name_loc, "'%s' is given twice", a->name);
+        return false;
+      }
     PUSH(fr->arena, s->name, a->name);
     PUSH(fr->arena, s->file, a->value->name);
   }
@@ -401,7 +406,7 @@ uint32_t train_metrics(Front *fr, Metric *out, uint32_t max) {
     if (is_log_field(s->name))
       err(fr, s->name_loc, "the log has a field '%s' of its own; name the metric otherwise",
           s->name);
-    if (n == max) err(fr, s->name_loc, "more than %u metrics", max);
+    if (n == max) err(fr, s->name_loc, "there are at most %u metrics", max);
     else out[n++] = (Metric){s->name, s->name_loc, s->value};
   }
   return n;

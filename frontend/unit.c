@@ -142,6 +142,10 @@ void parse_define(Front *fr, Str text, Str *name, Id *name_loc, Ast **value) {
   *value = p.expr;
   if (ok) return;
   uint32_t at = (uint32_t)(eq - text) + 1;
-  *value = ast_new(&p, A_STR, (Span){1, at + 1, at, (uint32_t)strlen(text)});
+  bool digits = eq[1] && !eq[1 + strspn(eq + 1, "0123456789_")]; // more than 64 bits hold
+  *value = ast_new(&p, digits || !eq[1] ? A_ERROR : A_STR,
+                   (Span){1, at + 1, at, (uint32_t)strlen(text)});
   (*value)->name = str_intern(eq + 1);
+  if (digits) err(fr, (*value)->loc, "%s does not fit in 64 bits", eq + 1);
+  if (!eq[1]) err(fr, *name_loc, "-D %s= gives no value", *name);
 }
