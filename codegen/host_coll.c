@@ -81,5 +81,6 @@ void host_post(HostFn *x, uint32_t kernel, Str to, Str from) {
 
 void host_wait(HostFn *x, uint32_t kernel) {
   if (!x->ticket[kernel]) BUG("%s waits for nothing", x->f->name);
-  buf_printf(&x->body, "  dt_wait(%s);\n", x->ticket[kernel]);
+  const char *wait = x->h->p->in_flight > 1 ? "dt_wait_aside" : "dt_wait";
+  buf_printf(&x->body, "  %s(%s);\n", wait, x->ticket[kernel]);
 }

@@ -172,6 +172,7 @@ void host_params(Host *h, const ParamLayout *l, Str prefix) {
 static void print_zero(Host *h) {
   const ZeroOptions *z = &h->p->zero;
   Buf *b = h->out;
+  if (h->p->in_flight > 1) buf_printf(b, "    .in_flight = %d,\n", h->p->in_flight);
   if (h->params->stack.n)
     buf_printf(b, "    .nstack = %u, .stack = stack,\n", h->params->stack.n);
   if (!z->stage && !z->group && !z->each) return;

@@ -142,6 +142,7 @@ typedef struct Plan {
   FnPlan *fn; // for each Module.fn; kernel.n is 0 for functions that entries never reach
   bool *reached;
   ZeroOptions zero;
+  int in_flight; // microbatches under way at once; 0: 1
 } Plan;
 
 // fuse: groups statements into kernels, finds views and matrix products. Requires normalise.

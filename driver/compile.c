@@ -246,6 +246,7 @@ static int backend(Job *j) {
   Plan *p = plan_fuse(j->m);
   plan_memory(p);
   p->zero = zero_options(j->o);
+  p->in_flight = (int)j->o->in_flight;
   timed(j, "fuse, plan", start);
   if (j->o->report) return report(j, p);
   int status = has_data(j);

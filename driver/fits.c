@@ -28,9 +28,24 @@ static bool try_microbatch(const Plan *p, const Report *r, int64_t most, FILE *e
   return true;
 }
 
+static bool try_one_in_flight(const Plan *p, int dp, int64_t most, FILE *err) {
+  Plan other = *p;
+  other.in_flight = 1;
+  int64_t n = report_make(&other, dp).total_bytes;
+  if (p->in_flight < 2 || n > most) return false;
+  fprintf(err, "  --in-flight 1 would fit: %lld bytes\n", (long long)n);
+  return true;
+}
+
+// Two microbatches in flight do not go with the later stages' reducing at every one.
+static int last_stage(const Plan *p) {
+  int stage = p->zero.stage;
+  return p->in_flight < 2 ? 3 : stage > 1 ? stage : 1;
+}
+
 // The first stage that is enough with as many ranks.
 static bool try_stages(const Plan *p, int dp, int64_t most, FILE *err) {
-  for (int zero = p->zero.stage + 1; zero <= 3; zero++) {
+  for (int zero = p->zero.stage + 1; zero <= last_stage(p); zero++) {
     int64_t n = needs(p, zero, dp);
     if (n > most) continue;
     fprintf(err, "  --zero %d would fit: %lld bytes\n", zero, (long long)n);
@@ -42,7 +57,7 @@ static bool try_stages(const Plan *p, int dp, int64_t most, FILE *err) {
 // The least power of two of ranks that is enough, with the plan's own stage if any is, else with
 // the last.
 static bool try_ranks(const Plan *p, int dp, int64_t most, FILE *err) {
-  for (int zero = p->zero.stage;; zero = 3) {
+  for (int zero = p->zero.stage, last = last_stage(p);; zero = last) {
     for (int n = 1; n <= MOST_RANKS; n *= 2) {
       int64_t bytes;
       if (n <= dp || (p->zero.group && n % p->zero.group)) continue;
@@ -50,7 +65,7 @@ static bool try_ranks(const Plan *p, int dp, int64_t most, FILE *err) {
       fprintf(err, "  --zero %d --dp %d would fit: %lld bytes a rank\n", zero, n, (long long)bytes);
       return true;
     }
-    if (zero == 3) return false;
+    if (zero == last) return false;
   }
 }
 
@@ -62,6 +77,7 @@ bool memory_fits(const Plan *p, Str input, int dp, int64_t most, FILE *err) {
   if (dp > 1) fprintf(err, " a rank, ZeRO %d over %d data-parallel ranks", r.zero, dp);
   fprintf(err, ", more than --memory %lld\n", (long long)most);
   bool any = try_microbatch(p, &r, most, err);
+  any = try_one_in_flight(p, dp, most, err) || any;
   any = (dp > 1 && try_stages(p, dp, most, err)) || any;
   any = any || try_ranks(p, dp, most, err);
   if (!any)

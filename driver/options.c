@@ -11,7 +11,7 @@
 // in this order.
 enum {
   OPT_TARGET = 256, OPT_ARCH, OPT_TP, OPT_PP, OPT_CP, OPT_SEQUENCE, OPT_CP_ATTENTION, OPT_EP,
-  OPT_ZERO, OPT_ZERO_GROUP, OPT_ACCUMULATE, OPT_GATHER, OPT_SCHEDULE, OPT_PRECISION,
+  OPT_ZERO, OPT_ZERO_GROUP, OPT_ACCUMULATE, OPT_GATHER, OPT_IN_FLIGHT, OPT_SCHEDULE, OPT_PRECISION,
   OPT_CHECKPOINT, OPT_EMIT, OPT_DUMP, OPT_RUN, OPT_CHECK, OPT_INTERPRET, OPT_STEPS, OPT_REPORT,
   OPT_MEMORY, OPT_DETERMINISTIC, OPT_DP, OPT_GLOBAL_BATCH, OPT_SAVE_TEMPS, OPT_TIME, OPT_HELP
 };
@@ -41,6 +41,8 @@ static const Row rows[] = {
     {OPT_ZERO_GROUP, "zero-group", "N", "cut within groups of N ranks, and keep the same\nparts in each group (default: one group)"},
     {OPT_ACCUMULATE, "accumulate", "once|each", "reduce gradients once a step (default for --zero 0\nand 1) or at each microbatch (for 2 and 3)"},
     {OPT_GATHER, "gather", "each|once", "--zero 3: gather a layer's parameters each time it\nruns (default), or all of them once a step"},
+    {OPT_IN_FLIGHT, "in-flight", "1|2",
+     "with --tp or --cp: microbatches under way at once;\nof 2 one computes while the other exchanges"},
     {OPT_DP, "dp", "N", "data-parallel degree for --report, --memory, --emit\nschedule and --interpret; a launch finds its own"},
     {OPT_GLOBAL_BATCH, "global-batch", "N", "batch for --report, --memory, --emit schedule and\n--interpret"},
     {OPT_CHECKPOINT, "checkpoint", "none", "activation checkpointing (this version: none)"},
@@ -174,6 +176,28 @@ static int combine_outputs(const Options *o) {
   return 0;
 }
 
+// Two microbatches take turns within a layer: what is kept for one layer at a time would be the
+// other's.
+static int combine_flight(const Options *o) {
+  if (o->in_flight < 2) return 0;
+  if (o->interpret)
+    return usage("--in-flight 2 is for a program: --interpret runs one microbatch after the other");
+  if (o->pp > 1)
+    return usage("--in-flight 2 does not go with --pp: a pipeline has other microbatches to "
+                 "compute while one is exchanged");
+  if (o->tp < 2 && o->cp < 2)
+    return usage("--in-flight 2 is for --tp or --cp of 2 or more: nothing else is waited for "
+                 "within a microbatch");
+  if (o->accumulate_each)
+    return usage("--in-flight 2 needs --accumulate once%s: two microbatches add to the same "
+                 "gradients before either is done",
+                 o->accumulate ? "" : ", which is not the default of --zero 2 and 3");
+  if (o->zero == 3 && !o->gather_once)
+    return usage("--in-flight 2 with --zero 3 needs --gather once: two microbatches use a layer's "
+                 "parameters in turn");
+  return 0;
+}
+
 // What one option means for another.
 static int combine(Options *o) {
   int bad = combine_pipeline(o);
@@ -188,6 +212,8 @@ static int combine(Options *o) {
                  "degree itself");
   o->accumulate_each = o->accumulate ? !strcmp(o->accumulate, "each") : o->zero >= 2;
   o->gather_once = o->gather && !strcmp(o->gather, "once");
+  bad = combine_flight(o);
+  if (bad) return bad;
   int64_t holders = o->dp * (o->cp ? o->cp : 1); // ranks that share a parameter
   if (o->zero_group && holders % o->zero_group)
     return usage("--zero-group %lld does not divide the %lld ranks of --dp and --cp", (long long)o->zero_group,
@@ -235,6 +261,9 @@ static int set(Options *o, Arena *a, int key, const char *v) {
                : usage("--zero-group %s: expected a number of ranks", v);
   case OPT_ACCUMULATE: return set_word(&o->accumulate, "accumulate", v);
   case OPT_GATHER: return set_word(&o->gather, "gather", v);
+  case OPT_IN_FLIGHT:
+    if (positive(v, &o->in_flight) && o->in_flight <= 2) return 0;
+    return usage("--in-flight %s: expected 1 or 2", v);
   case OPT_CHECKPOINT: return one_only("checkpoint", v, "none");
   case OPT_PRECISION:
     o->precision = v;

@@ -29,6 +29,7 @@ typedef struct Options {
   int pipe_kind, pipe_chunks; // what it comes to: DtPipeKind, chunks a stage
   Str accumulate, gather; // "once", "each"; NULL: not given
   bool accumulate_each, gather_once; // what they come to
+  int64_t in_flight; // microbatches; 0: 1
 } Options;
 
 // Parses argv. Returns 0, or EXIT_USAGE after a message on stderr.

@@ -32,6 +32,7 @@ static void add_memory(Report *r, const Plan *p) {
   t.zero_group = p->zero.group;
   t.accumulate_each = p->zero.each;
   t.gather_once = p->zero.once;
+  t.in_flight = p->in_flight;
   DtStages stages;
   DtError e = {0};
   int64_t each = (r->microbatches + r->ranks - 1) / r->ranks;

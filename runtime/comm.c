@@ -179,6 +179,12 @@ void dt_wait(DtTicket t) {
 }
 
 void dt_comm_micro(int64_t micro) { comm.micro = micro; }
+DtPlace dt_comm_place(void) { return (DtPlace){comm.micro, comm.layer}; }
+
+void dt_comm_go(DtPlace place) {
+  comm.micro = place.micro;
+  comm.layer = place.layer;
+}
 
 int64_t dt_layer_enter(int64_t layer, int64_t count) {
   int64_t outside = comm.layer;

@@ -84,6 +84,9 @@ DtTicket dt_send(const DtGroup *g, int to, DtType type, const void *data, int64_
                  DtNote note);
 DtTicket dt_recv(const DtGroup *g, int from, DtType type, void *data, int64_t count, DtNote note);
 void dt_wait(DtTicket t);
+// As dt_wait, in emitted code: the other one of two microbatches in flight (runtime/flight.h) first
+// runs until it waits too, or ends.
+void dt_wait_aside(DtTicket t);
 void dt_barrier(const DtGroup *g);
 
 // The least of `status` that is not 0 over all ranks, or 0: for agreeing that something failed
@@ -106,6 +109,13 @@ void dt_comm_step(int64_t step);
 // What is posted from here on is told as of this microbatch of the step, by the rank's own number;
 // -1: of none.
 void dt_comm_micro(int64_t micro);
+// Both of what is posted from here on: which microbatch and layer it is told as of. Where two
+// microbatches take turns, each takes up its own.
+typedef struct DtPlace {
+  int64_t micro, layer; // -1: none
+} DtPlace;
+DtPlace dt_comm_place(void);
+void dt_comm_go(DtPlace place);
 // The signal that the parent of `--ranks` got and that asks for a stop, or SIGTERM where the
 // launcher is gone, or 0. Ranks see it at different steps: dt_agree on it.
 int dt_comm_stop_request(void);

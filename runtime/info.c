@@ -161,8 +161,9 @@ static void print_memory(const DtMemory *of) {
 static void print_layout(const DtProgram *p, const Layout *l) {
   printf(",\n\"layout\":{\"ranks\":%d,\"tp\":%d,\"pp\":%d,\"cp\":%d,\"ep\":1,\"dp\":%d,\"zero\":%d",
          l->ranks, l->tp, l->pp, l->cp, l->dp, p->zero);
-  printf(",\"zero_group\":%d,\"accumulate\":\"%s\",\"gather\":\"%s\"},\n", l->cut.owners,
-         p->accumulate_each ? "each" : "once", p->gather_once ? "once" : "each");
+  printf(",\"zero_group\":%d,\"accumulate\":\"%s\",\"gather\":\"%s\",\"in_flight\":%d},\n",
+         l->cut.owners, p->accumulate_each ? "each" : "once", p->gather_once ? "once" : "each",
+         dt_in_flight(p));
 }
 
 int dt_info(const DtProgram *p, const DtOptions *o, DtError *e) {
@@ -234,6 +235,7 @@ void dt_plan(const DtRun *r) {
   printf("batch        %lld samples: %lld microbatches of %lld", (long long)r->o.batch,
          (long long)micro, (long long)r->micro);
   if (r->o.batch % r->micro) printf(", the last with %lld", (long long)(r->o.batch % r->micro));
+  if (dt_in_flight(p) > 1) printf(", %d in flight", dt_in_flight(p));
   printf("\nsteps        %lld to %lld\n", (long long)r->step, (long long)r->o.steps);
   plan_ranks(r, micro);
   printf("threads      %d\nmemory%s\n", dt_threads(), dt_world.size > 1 ? " of a rank" : "");

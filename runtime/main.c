@@ -112,6 +112,7 @@ static int prepare_alone(Program *a, const DtCheckpoint *c, const DtCheckpoint *
   bool training = !r->o.eval_only && (r->step < r->o.steps || r->o.save || r->o.dry_run);
   dt_trace_begin("allocating memory");
   if (dt_zero_open(&r->zero, r->p, e) || dt_step_prepare(r, training, e) ||
+      (dt_in_flight(r->p) > 1 && dt_flight_open(e)) ||
       dt_memory_allocate(r, training, e))
     return e->status;
   dt_trace_begin("filling the parameters");
@@ -255,6 +256,7 @@ static int finish(Program *a, DtError *e) {
   dt_dataset_close(&a->r.val);
   if (dt_memory_check(&a->r, &more) && !e->status) *e = more;
   dt_memory_free(&a->r);
+  dt_flight_close();
   dt_walk_close(&a->r.walk);
   dt_zero_close(&a->r.zero);
   dt_parallel_done();

@@ -33,8 +33,8 @@ DtMemory dt_memory(const DtStages *s, int stage, const DtProgram *p, const DtCut
                 .gathered = size * n.gathered,
                 .reducing = size * (cut->each ? n.grads : 0),
                 .buckets = size * n.packed,
-                .frame = s->view[stage].frame_bytes};
-  for (int k = 0; k < p->ndata; k++) m.batches += data_bytes(p, k);
+                .frame = s->view[stage].frame_bytes * dt_in_flight(p)};
+  for (int k = 0; k < p->ndata; k++) m.batches += data_bytes(p, k) * dt_in_flight(p);
   m.norm = (int64_t)sizeof(double) * (dt_norm_blocks(u, cut) + dt_shared_count(u, p, cut));
   if (saves) m.collected = dt_save_bytes(p, cut);
   if (walk) m.pipeline = dt_walk_bytes(walk);
@@ -57,7 +57,7 @@ typedef struct Region {
   const char *name;
   bool zeros; // starts as zeros; of others nothing is read before it is written
 } Region;
-enum { MOST_REGIONS = 16 + DT_MAX_DATA };
+enum { MOST_REGIONS = 16 + DT_MOST_IN_FLIGHT * (1 + DT_MAX_DATA) };
 
 // With DT_MEMORY_CHECK=PREFIX regions begin as a pattern, so that the last byte that was ever
 // written in each can be told at the end, in a file PREFIX.RANK.
@@ -115,9 +115,13 @@ static int list_regions(DtRun *r, Region list[MOST_REGIONS]) {
   for (int i = 0; i < p->nmoment; i++)
     list[n++] = (Region){&z->moment[i], size * s.moment, true, "moments", true};
   list[n++] = (Region){&z->packed, m.buckets, false, "buckets", false};
-  list[n++] = (Region){&r->frame, m.frame, false, "frame", false};
-  for (int k = 0; k < p->ndata; k++)
-    list[n++] = (Region){&r->buffer[k], data_bytes(p, k), false, p->data[k].name, false};
+  for (int i = 0; i < dt_in_flight(p); i++) {
+    void **buffer = i ? r->other_buffer : r->buffer;
+    list[n++] = (Region){i ? &r->other_frame : &r->frame, m.frame / dt_in_flight(p), false,
+                         "frame", false};
+    for (int k = 0; k < p->ndata; k++)
+      list[n++] = (Region){&buffer[k], data_bytes(p, k), false, p->data[k].name, false};
+  }
   int64_t blocks = (int64_t)sizeof(double) * dt_norm_blocks(&z->units, &z->cut);
   list[n++] = (Region){&r->partial, blocks, false, "norm", false};
   list[n++] = (Region){&r->shared, m.norm - blocks, false, "shared", false};

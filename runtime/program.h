@@ -97,6 +97,7 @@ typedef struct DtCall {
   const void *in;
   void *send, *slot;
   int chunk, part; // which of a pipeline's functions is called, DtPipeChunk.run[part]
+  bool last; // step: no microbatch of it comes after this one on the rank
   struct DtZero *zero; // where the layers' parameters and gradients are (runtime/zero.h); NULL: in param and grad
 } DtCall;
 typedef void DtEntry(const DtCall *call);
@@ -171,7 +172,12 @@ typedef struct DtProgram {
   const DtPipeChunk *chunk;
   const DtStage *stage;
   const char *source; // where the loss is: "gpt2.dt:24"; or NULL
+  // Microbatches that a rank has under way at once (runtime/flight.h), each with a frame and its
+  // data; 0 means 1.
+  int in_flight;
 } DtProgram;
+
+static inline int dt_in_flight(const DtProgram *p) { return p->in_flight > 1 ? p->in_flight : 1; }
 
 extern const DtProgram dt_program;
 

@@ -3,6 +3,7 @@
 #define DTC_RUNTIME_RUN_H
 
 #include "runtime/data.h"
+#include "runtime/flight.h"
 #include "runtime/options.h"
 #include "runtime/program.h"
 #include "runtime/walk.h"
@@ -20,6 +21,7 @@ typedef struct DtRun {
   DtZero zero;                       // parameters, gradients and moments, or this rank's pieces
   DtWalk walk;                       // of a pipeline
   void *frame, *buffer[DT_MAX_DATA]; // a microbatch of each data argument
+  void *other_frame, *other_buffer[DT_MAX_DATA]; // likewise, of the second of two in flight
   double *partial, *shared;          // of the norm: of blocks; what ranks sum once a step
   int64_t nshared;
   void *gather;  // where files are written from: chunks of tensors, gathered; or NULL

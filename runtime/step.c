@@ -51,12 +51,12 @@ static Share share_of(const DtRun *r, const Batch *b) {
 
 // Fills the buffers with samples [first, first + micro) of the batch. Rows past its end repeat a
 // sample of it: `batch` gives them weight 0, and any values that are in range will do.
-static int load(DtRun *r, const Batch *b, int64_t first, DtError *e) {
+static int load(DtRun *r, const Batch *b, int64_t first, void *const *buffer, DtError *e) {
   dt_trace_begin("load");
   for (int64_t row = 0; row < r->micro; row++) {
     int64_t i = first + row < b->count ? first + row : first < b->count ? first : 0;
     int64_t sample = dt_dataset_sample(b->set, b->from + i, r->seed, b->shuffle);
-    if (dt_dataset_row(b->set, sample, row, r->buffer, e)) return e->status;
+    if (dt_dataset_row(b->set, sample, row, buffer, e)) return e->status;
   }
   dt_trace_end("load");
   return 0;
@@ -69,7 +69,7 @@ int dt_stop_wanted(void) {
 
 static int load_micro(DtRun *r, const void *batch, int64_t micro, DtError *e) {
   const Batch *b = batch;
-  return load(r, b, (share_of(r, b).first + micro) * r->micro, e);
+  return load(r, b, (share_of(r, b).first + micro) * r->micro, r->buffer, e);
 }
 
 static int look_for_signals(DtRun *r, DtError *e) {
@@ -91,35 +91,66 @@ static int through_stages(DtRun *r, const Batch *b, const void *total, int n, do
   return w->rest ? dt_walk(r, DT_WALK_REST, w->groups * w->group, &job, e) : 0;
 }
 
+// A microbatch on its way through the program.
+typedef struct Micro {
+  DtCall call;
+  double out[MOST_RESULTS]; // of either real type
+} Micro;
+
+// The calls of those that are under way at once: they write to no common memory but gradients.
+static void prepare_calls(DtRun *r, const Batch *b, const void *total, Micro m[]) {
+  for (int i = 0; i < dt_in_flight(r->p); i++) {
+    m[i].call = (DtCall){.batch = (int32_t)b->count,
+                         .total = total,
+                         .frame = i ? r->other_frame : r->frame,
+                         .out = m[i].out,
+                         .seed = r->seed,
+                         .step = (uint64_t)r->step + 1};
+    for (int k = 0; k < r->p->ndata; k++)
+      m[i].call.data[k] = i ? r->other_buffer[k] : r->buffer[k];
+  }
+}
+
+// Runs the entry on n microbatches at once, of which the first is number k of the rank's `each`.
+static int run_micro(DtRun *r, DtEntry *entry, const char *name, const Batch *b, Micro m[], int n,
+                     int64_t k, DtError *e) {
+  Share s = share_of(r, b);
+  for (int i = 0; i < n; i++) {
+    int64_t first = (s.first + k + i) * r->micro;
+    if (load(r, b, first, i ? r->other_buffer : r->buffer, e)) return e->status;
+    m[i].call.first = (int32_t)first;
+    memset(m[i].out, 0, sizeof m[i].out);
+  }
+  dt_comm_micro(k);
+  dt_trace_begin(name);
+  for (int i = 0; i < n; i++) {
+    int64_t number = k + i;
+    if (b->gradients) dt_zero_begin_step(&r->zero, &m[i].call, number == 0, number == s.each - 1);
+    else if (entry != r->p->count) dt_zero_begin(&r->zero, &m[i].call);
+  }
+  if (n > 1) dt_flight_run(entry, name, &m[0].call, &m[1].call, k);
+  else entry(&m[0].call);
+  if (b->gradients) dt_zero_end_step(&r->zero);
+  dt_comm_micro(-1);
+  dt_trace_end(name);
+  return 0;
+}
+
 // Runs `entry` over this rank's microbatches of the batch and adds up its first n results.
 static int over_batch(DtRun *r, DtEntry *entry, const char *name, const Batch *b, const void *total,
                       int n, double *sum, DtError *e) {
   const DtProgram *p = r->p;
-  double out[MOST_RESULTS]; // of either real type
+  Micro m[DT_MOST_IN_FLIGHT];
   Share s = share_of(r, b);
   if (p->nchunk && (!entry || entry != p->count)) return through_stages(r, b, total, n, sum, e);
-  DtCall call = {.batch = (int32_t)b->count,
-                 .total = total,
-                 .frame = r->frame,
-                 .out = out,
-                 .seed = r->seed,
-                 .step = (uint64_t)r->step + 1};
-  for (int k = 0; k < p->ndata; k++) call.data[k] = r->buffer[k];
+  prepare_calls(r, b, total, m);
   for (int i = 0; i < n; i++) sum[i] = 0;
-  for (int64_t k = 0; k < s.each; k++) {
-    int64_t first = (s.first + k) * r->micro;
-    if (load(r, b, first, e)) return e->status;
-    call.first = (int32_t)first;
-    dt_comm_micro(k);
-    memset(out, 0, sizeof out);
-    dt_trace_begin(name);
-    if (b->gradients) dt_zero_begin_step(&r->zero, &call, k == 0, k == s.each - 1);
-    else if (entry != p->count) dt_zero_begin(&r->zero, &call);
-    entry(&call);
-    if (b->gradients) dt_zero_end_step(&r->zero);
-    dt_comm_micro(-1);
-    dt_trace_end(name);
-    for (int i = 0; i < n; i++) sum[i] += dt_get(p, out, i);
+  for (int64_t k = 0, now; k < s.each; k += now) {
+    int64_t left = s.each - k;
+    now = left < dt_in_flight(p) ? left : dt_in_flight(p);
+    if (run_micro(r, entry, name, b, m, (int)now, k, e)) return e->status;
+    for (int64_t j = 0; j < now; j++)
+      for (int i = 0; i < n; i++) sum[i] += dt_get(p, m[j].out, i);
     if (b->stoppable && look_for_signals(r, e)) return e->status;
   }
   return 0;

@@ -16,7 +16,7 @@ enum { MOST_EVENTS = 4 << 20 };
 typedef struct {
   const char *name;
   int64_t when; // nanoseconds, monotonic
-  bool begin;
+  bool begin, second; // second: of the microbatch that runs beside another
 } Event;
 
 bool dt_tracing;
@@ -27,6 +27,8 @@ static struct {
   DtTransfer *transfer;
   int64_t n, capacity, dropped;
 } row;
+
+static bool second; // whose turn it is
 
 static struct {
   Event *event;
@@ -50,8 +52,10 @@ void dt_trace_record(const char *name, bool begin) {
     trace.event = e;
     trace.capacity = more;
   }
-  trace.event[trace.n++] = (Event){name, dt_nanoseconds(), begin};
+  trace.event[trace.n++] = (Event){name, dt_nanoseconds(), begin, second};
 }
+
+void dt_trace_row(int number) { second = number == 1; }
 
 void dt_trace_comm(const DtTransfer *done) {
   if (row.n == row.capacity) {
@@ -125,8 +129,15 @@ static void put(Sink *s, const char *format, ...) {
   s->used += (size_t)n;
 }
 
+static void put_row_name(Sink *s, int row, const char *name) {
+  put(s,
+      ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"%s\"}}",
+      dt_world.rank, row, name);
+}
+
 static void put_rank(Sink *s, int64_t start) {
   int rank = dt_world.rank;
+  bool pair = false;
   put(s,
       "%s{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":\"rank "
       "%d\"}}",
@@ -135,14 +146,12 @@ static void put_rank(Sink *s, int64_t start) {
     const Event *v = &trace.event[i];
     char name[256];
     dt_json_escape(name, sizeof name, v->name);
-    put(s, ",\n{\"name\":\"%s\",\"ph\":\"%c\",\"ts\":%.3f,\"pid\":%d,\"tid\":0}", name,
-        v->begin ? 'B' : 'E', (double)(v->when - start) / 1e3, rank);
+    put(s, ",\n{\"name\":\"%s\",\"ph\":\"%c\",\"ts\":%.3f,\"pid\":%d,\"tid\":%d}", name,
+        v->begin ? 'B' : 'E', (double)(v->when - start) / 1e3, rank, v->second ? 2 : 0);
+    pair |= v->second;
   }
-  if (row.n)
-    put(s,
-        ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":1,\"args\":{\"name\":"
-        "\"communication\"}}",
-        rank);
+  if (row.n) put_row_name(s, 1, "communication");
+  if (pair) put_row_name(s, 2, "the other microbatch");
   for (int64_t i = 0; i < row.n; i++) {
     const DtTransfer *t = &row.transfer[i];
     char what[256] = " ", source[128];

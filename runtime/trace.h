@@ -33,6 +33,10 @@ static inline const char *dt_activity_now(void) {
   return __atomic_load_n(&dt_activity, __ATOMIC_RELAXED);
 }
 
+// What is recorded from here on is the second of two microbatches in flight, 1, which has a row of
+// its own; or all else, 0.
+void dt_trace_row(int row);
+
 // An operation of the communication thread. Strings live forever; `what` and `source` may be NULL,
 // layer and micro -1.
 typedef struct DtTransfer {

@@ -311,7 +311,7 @@ void *dt_layer_grads(const DtCall *call, int stack, int64_t layer) {
 void dt_layer_reduce(const DtCall *call, int stack, int64_t layer) {
   DtZero *z = call->zero;
   const DtUnit *u = &z->units.unit[z->units.stack[stack] + layer];
-  if (alone(z) || !(z->cut.each || z->last)) return;
+  if (alone(z) || !(z->cut.each || call->last)) return;
   reduce_unit(z, u - z->units.unit,
               z->cut.grad_slots ? slot_at(z, z->grad, z->grad_used) : plus(z, z->grad, u->offset));
 }
@@ -328,7 +328,7 @@ void dt_zero_begin(DtZero *z, DtCall *call) {
 void dt_zero_begin_step(DtZero *z, DtCall *call, bool first, bool last) {
   dt_zero_begin(z, call);
   z->fresh = first;
-  z->last = last;
+  z->last = call->last = last;
   call->fresh = first || z->cut.each;
   if (z->p->stores_grad) return;
   dt_outside_grads(call);

@@ -4,7 +4,10 @@
 size=(-D vocab=4096 -D context=32 -D length=32 -D layers=4 -D heads=4 -D dim=64 -D batch=16 -D microbatch=4)
 dtc() { "$DTC" "$SRC/examples/gpt2.dt" "${size[@]}" -o train "$@"; }
 # total OPTIONS...: bytes that the report says
-total() { dtc --report=json "$@" | python3 -c 'import json, sys; print(json.load(sys.stdin)["memory"]["total"])'; }
+total() {
+  "$DTC" "$SRC/examples/gpt2.dt" "${size[@]}" --report=json "$@" |
+    python3 -c 'import json, sys; print(json.load(sys.stdin)["memory"]["total"])'
+}
 
 one=$(total) four=$(total --zero 3 --dp 4)
 [ "$four" -lt "$one" ] || fail "ZeRO 3 on four ranks needs $four bytes, one rank $one"
@@ -31,6 +34,12 @@ read -r zero dp < <(sed -n 's/.*--zero \([0-9]\) --dp \([0-9]*\) would fit.*/\1 
 [ "$zero" = 3 ] && [ "${dp:-0}" -gt 1 ] || fail "no layout is named: $(cat err.txt)"
 expect 0 dtc --memory "$limit" -D microbatch=1 --zero 3 --dp "$dp"
 expect 1 dtc --memory "$limit" -D microbatch=1 --zero 3 --dp $((dp / 2))
+
+# One microbatch at a time.
+alone=$(total --tp 2)
+expect 1 dtc --memory "$alone" --tp 2 --in-flight 2
+says "in-flight 1 would fit: $alone bytes" err.txt
+expect 0 dtc --memory "$alone" --tp 2 --in-flight 1
 
 expect 1 dtc --memory 1000
 says "parameters, gradients and optimizer state alone take" err.txt

@@ -35,6 +35,18 @@ says "expected 0, 1, 2 or 3" err.txt
 expect 2 "$DTC" x.dt --zero 2 --gather once
 says "for --zero 3" err.txt
 expect 2 "$DTC" x.dt --accumulate twice
+expect 2 "$DTC" x.dt --tp 2 --in-flight 3
+says "expected 1 or 2" err.txt
+expect 2 "$DTC" x.dt --in-flight 2
+says "is for --tp or --cp of 2 or more" err.txt
+expect 2 "$DTC" x.dt --tp 2 --pp 2 --in-flight 2
+says "does not go with --pp" err.txt
+expect 2 "$DTC" x.dt --tp 2 --zero 2 --in-flight 2
+says "needs --accumulate once, which is not the default" err.txt
+expect 2 "$DTC" x.dt --tp 2 --zero 3 --accumulate once --in-flight 2
+says "needs --gather once" err.txt
+expect 2 "$DTC" x.dt --cp 2 --in-flight 2 --interpret
+says "interpret runs one microbatch after the other" err.txt
 expect 2 "$DTC" x.dt --zero-group 0
 expect 2 "$DTC" x.dt --dp 4
 says "a launch finds" err.txt

@@ -49,6 +49,7 @@ layout() {
 for stage in 0 1 2 3; do layout 2 --zero $stage; done
 layout 4 --zero 2 --zero-group 2
 layout 2 --tp 2
+layout 4 --tp 2 --in-flight 2 --zero 1 -D microbatch=1
 layout 2 --cp 2 --zero 3
 layout 4 --pp 2 --zero 3 -D microbatch=1
 layout 2 --pp 2 --schedule zb -D microbatch=1
