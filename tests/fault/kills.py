@@ -33,6 +33,7 @@ LAYOUTS = [  # options of dtc, ranks
     (["--zero", "3", "--gather", "once"], 3),
     (["--tp", "2", "--pp", "2", "--schedule", "interleaved:2"], 4),
     (["--cp", "2", "--pp", "2", "--schedule", "zb", "--zero", "2"], 4),
+    (["--tp", "2", "--in-flight", "2"], 4),
 ]
 PATIENCE = 60  # seconds for all to be gone: far less than --timeout, which must not be what ends them
 SILENT = 5     # --timeout where a rank is stopped; a rank that is alive is given up after six times that

@@ -10,6 +10,8 @@
 - Initial weights are those of one rank, in any layout.
 - The same run twice, and on another number of threads, is the same run.
 - A pipeline is the same run as none, this model having no parameter on two stages.
+- Two microbatches in flight are the same run as one after the other, this model having no parameter
+  with two uses.
 - ZeRO 0, 1, 2 and 3 are the same run, at equal ranks, microbatches, group and accumulation, on any
   mesh.
 """
@@ -199,7 +201,7 @@ def twice(bits, l):
 def stages(bits, l):
     base = None
     for zero in range(4):
-        got = bits.run(dict(l, zero=zero, gather="each"), "other")
+        got = bits.run(dict(l, zero=zero, gather="each", flight=1), "other")
         base = base or got
         same(base, got)
 
@@ -212,12 +214,22 @@ def pipelines(bits, l):
         )
 
 
+def flight(bits, l):
+    """With microbatches of two sizes: one is the last one and alone, or is half padding."""
+    if not eq.takes_turns(l):
+        raise eq.Refused("in flight")
+    for micro in (1, 3):
+        pair = [bits.run(dict(l, micro=micro, flight=n), f"flight{n}") for n in (1, 2)]
+        same(*pair)
+
+
 CHECKS = {
     "integers on linear models": integers,
     "initial weights": initial,
     "twice and on other threads": twice,
     "stages of ZeRO": stages,
     "pipelines": pipelines,
+    "microbatches in flight": flight,
 }
 
 
@@ -228,6 +240,8 @@ def chosen(o, rng, name):
     by_mesh = {}
     for l in eq.layouts(BATCH, o.ranks):
         if l["attention"] != "gather" and not o.all:  # refused where a model has no heads
+            continue
+        if name == "microbatches in flight" and not (l["flight"] == 2):
             continue
         if l["ranks"] > 1 and (l["pp"] > 1 or name != "pipelines"):
             by_mesh.setdefault(

@@ -38,6 +38,7 @@ FIELDS = [
     "gather",
     "group",
     "schedule",
+    "flight",
     "micro",
     "ranks",
 ]
@@ -52,6 +53,7 @@ ONE = dict(
     gather="each",
     group=0,
     schedule="1f1b",
+    flight=1,
     micro=0,
     ranks=1,
 )
@@ -151,6 +153,16 @@ def meshes(ranks, axes):
                 yield dict(ONE, tp=tp, pp=pp, cp=cp, ranks=world)
 
 
+def takes_turns(l):
+    """Whether two microbatches may be in flight."""
+    return (
+        (l["tp"] > 1 or l["cp"] > 1)
+        and l["pp"] == 1
+        and l["accumulate"] == "once"
+        and (l["zero"] < 3 or l["gather"] == "once")
+    )
+
+
 def layouts(batch, ranks=RANKS, axes=("tp", "pp", "cp")):
     """Every layout that the command line allows; dtc may refuse it for the model at hand."""
     for mesh in meshes(ranks, axes):
@@ -166,7 +178,7 @@ def layouts(batch, ranks=RANKS, axes=("tp", "pp", "cp")):
                 groups if zero else [0],
                 SCHEDULES if mesh["pp"] > 1 else ["1f1b"],
             ):
-                yield dict(
+                l = dict(
                     mesh,
                     zero=zero,
                     accumulate=accumulate,
@@ -177,6 +189,9 @@ def layouts(batch, ranks=RANKS, axes=("tp", "pp", "cp")):
                     group=group,
                     schedule=schedule,
                 )
+                yield l
+                if takes_turns(l):
+                    yield dict(l, flight=2)
 
 
 def build_key(l):
@@ -205,6 +220,7 @@ def special(l, model):
         ("sequence-parallel", l["sequence"]),
         ("heads for the sequence", l["attention"] == "alltoall"),
         ("keys in a ring", l["attention"] == "ring"),
+        ("two microbatches in flight", l["flight"] == 2),
         ("gather once", l["gather"] == "once"),
         ("group of 1", l["group"] == 1),
         ("several groups", l["group"] > 1),
@@ -244,6 +260,8 @@ def options(l):
         out += ["--cp-attention", l["attention"]]
     if l["sequence"]:
         out += ["--sequence-parallel"]
+    if l["flight"] > 1:
+        out += ["--in-flight", str(l["flight"])]
     if l["ranks"] > 1:
         out += ["--zero", str(l["zero"]), "--accumulate", l["accumulate"]]
         out += ["--gather", l["gather"]] if l["zero"] == 3 else []

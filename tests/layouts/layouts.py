@@ -7,10 +7,12 @@
     tests/layouts/layouts.py --dtc build/bin/dtc --model gpt2 --layout "tp=2 zero=1 micro=2 ranks=4"
 
 A layout is (tp, pp, cp, sequence-parallel, attention on cp, zero, accumulate, gather, zero-group,
-schedule, microbatch, ranks): all degrees that divide 1, 2, 3, 4, 6 and 8 ranks, and a microbatch for each
-kind that their number can be of: even, with a remainder, fewer than stages, fewer than ranks.
+schedule, microbatches in flight, microbatch, ranks): all degrees that divide 1, 2, 3, 4, 6 and 8
+ranks, and a microbatch for each kind that their number can be of: even, with a remainder, fewer
+than stages, fewer than ranks.
 --all runs every (tp, pp, cp, data ranks, zero, accumulate, schedule, microbatch), and draws the rest
-for each: attention on cp, sequence-parallel, gather, zero-group. --every runs all of those, too.
+for each: attention on cp, sequence-parallel, gather, zero-group, in flight. --every runs all of
+those, too.
 equality.py has the criterion. Three steps are run; targets of every other run leave all but one
 data rank without a valid one, where the model's data allow for it.
 
@@ -125,7 +127,7 @@ def order(every, rng, batch):
     return out + [left[i] for i in alive]
 
 
-DRAWN = ["attention", "sequence", "gather", "group"]
+DRAWN = ["attention", "sequence", "gather", "group", "flight"]
 
 
 def drawn(every, rng):
