@@ -31,6 +31,11 @@ LAYOUTS = {
     "dp-zero2": (["--zero", "2"], True, 1),
     "dp-zero3": (["--zero", "3"], True, 1),
     "tp": (["--tp", "{n}"], False, 1),
+    "tp-halves": (["--tp", "{n}"], False, 2),
+    "tp-in-flight": (["--tp", "{n}", "--in-flight", "2"], False, 2),
+    "cp": (["--cp", "{n}"], False, 1),
+    "cp-halves": (["--cp", "{n}"], False, 2),
+    "cp-in-flight": (["--cp", "{n}", "--in-flight", "2"], False, 2),
     "pp": (["--pp", "{n}"], False, 4),
     "pp-gpipe": (["--pp", "{n}", "--schedule", "gpipe"], False, 4),
     "pp-zb": (["--pp", "{n}", "--schedule", "zb"], False, 4),
@@ -97,7 +102,7 @@ def exchanges(profile, step):
 
 def measure_delay(args, names, programs, folder):
     print(f"B={args.batch} T={args.length}, {args.ranks} ranks, {args.delay} ms more an exchange")
-    print(f"  {'':<10}{'s/step':>9}{'delayed':>9}{'exchanges':>10}{'of added':>9}")
+    print(f"  {'':<12}{'s/step':>9}{'delayed':>9}{'exchanges':>10}{'of added':>9}")
     for name in names:
         plain, delayed = [], []
         for _ in range(args.rounds):
@@ -106,19 +111,19 @@ def measure_delay(args, names, programs, folder):
             delayed += seconds
         a, b = statistics.median(plain), statistics.median(delayed)
         share = (b - a) / (count * args.delay * 1e-3)
-        print(f"  {name:<10}{a:9.4f}{b:9.4f}{count:10}{share:9.1%}", flush=True)
+        print(f"  {name:<12}{a:9.4f}{b:9.4f}{count:10}{share:9.1%}", flush=True)
 
 
 def report(args, took):
     tokens = args.batch * args.length
     one = [statistics.median(s) for s in took["one"]]
     print(f"B={args.batch} T={args.length}, 1 rank of {args.ranks} threads, {args.ranks} of 1")
-    print(f"  {'':<10}{'s/step':>9}{'least':>9}{'tokens/s':>10}{'of one':>9}")
+    print(f"  {'':<12}{'s/step':>9}{'least':>9}{'tokens/s':>10}{'of one':>9}")
     for name, rounds in took.items():
         everything = [x for s in rounds for x in s]
         ratio = statistics.median(o / statistics.median(s) for o, s in zip(one, rounds))
         median = statistics.median(everything)
-        print(f"  {name:<10}{median:9.4f}{min(everything):9.4f}{tokens / median:10.1f}{ratio:9.3f}")
+        print(f"  {name:<12}{median:9.4f}{min(everything):9.4f}{tokens / median:10.1f}{ratio:9.3f}")
 
 
 def main():
