@@ -109,8 +109,35 @@ def untested(root):
         yield f"only {found} messages found: the sources are read wrongly"
 
 
+def headings(text):
+    return re.findall(r"(?m)^## (\d+\. .*)$", text)
+
+
+def unruled(root):
+    """What rules.md says that is not so, and what it leaves out."""
+    with open(f"{root}/tests/language/rules.md", encoding="utf-8") as f:
+        rules = f.read()
+    with open(f"{root}/doc/language.md", encoding="utf-8") as f:
+        language = f.read()
+    tests = {os.path.basename(p)[:-3] for p in glob.glob(f"{root}/tests/language/error/*.dt")}
+    named = set()
+    for bullet in re.findall(r"(?m)^- .*(?:\n  .*)*", rules):
+        m = re.fullmatch(r"- .+?: (`[a-z0-9-]+`(?:, `[a-z0-9-]+`)*)", re.sub(r"\s+", " ", bullet))
+        if not m:
+            yield f"rules.md: a rule is followed by its tests, not: {bullet}"
+            continue
+        named |= set(re.findall(r"`([^`]+)`", m[1]))
+    named |= set(re.findall(r"(?m)^\|.*\| `([a-z-]+)` \|$", language))
+    yield from (f"there is no tests/language/error/{n}.dt" for n in sorted(named - tests))
+    yield from (f"rules.md: no rule names {n}" for n in sorted(tests - named))
+    for title in headings(language):
+        if not re.search(rf"(?m)^## {re.escape(title)}\n\n- ", rules):
+            yield f"rules.md: no rules of section {title}"
+    yield from (f"there is no section {t}" for t in headings(rules) if t not in headings(language))
+
+
 def main():
-    faults = list(untested(sys.argv[1]))
+    faults = list(untested(sys.argv[1])) + list(unruled(sys.argv[1]))
     for fault in faults:
         print(fault)
     return bool(faults)
