@@ -177,8 +177,11 @@ int dt_make_folder(const char *path, DtError *e) {
     if (*p != '/' && *p != 0) continue;
     char keep = *p;
     *p = 0;
-    if (mkdir(part, 0777) != 0 && !dt_is_folder(part))
+    int why = mkdir(part, 0777) != 0 ? errno : 0;
+    if (why && !dt_is_folder(part)) {
+      errno = why;
       return dt_fail_errno(e, DT_EXIT_CREATE, "cannot create folder", part);
+    }
     if (keep == 0) return 0;
     *p = keep;
   }

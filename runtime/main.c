@@ -37,8 +37,11 @@ static int check_output(const char *path, DtError *e) {
   if (n >= sizeof folder) return dt_fail(e, DT_EXIT_CREATE, "the name is too long: %s", path);
   if (slash) memcpy(folder, path, n);
   folder[n] = 0;
-  if (access(!slash ? "." : n ? folder : "/", W_OK | X_OK) != 0 && access(path, W_OK) != 0)
+  int why = access(!slash ? "." : n ? folder : "/", W_OK | X_OK) != 0 ? errno : 0;
+  if (why && access(path, W_OK) != 0) {
+    if (errno == ENOENT) errno = why; // it is the folder that lets nothing be made
     return dt_fail_errno(e, DT_EXIT_CREATE, "cannot create", path);
+  }
   if (dt_is_folder(path))
     return dt_fail(e, DT_EXIT_CREATE, "cannot create %s: it is a folder", path);
   return 0;

@@ -72,3 +72,7 @@ refused 65 "dtype.safetensors: 'head.weight' holds I32" --init dtype.safetensors
 expect 0 train --steps 3 --save ck
 FAKE=tokens refused 65 "ck/step-00000003 does not hold this model's parameters; missing: 'table'" --resume ck
 FAKE_NAN_AT=2 refused 79 "step 2: the loss is nan; nothing was stepped"
+# The system's own reason, of a folder in which nothing can be made.
+why="Read-only file system|Operation not permitted|Permission denied"
+refused 73 "cannot create folder /sys/kernel/new: ($why)" --save /sys/kernel/new
+refused 73 "cannot create /sys/kernel/new: ($why)" --export /sys/kernel/new
