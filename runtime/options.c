@@ -160,8 +160,12 @@ static int combinations(const DtOptions *o, const DtProgram *p, DtError *e) {
                    o->sample ? "sample" : "prompt", p->model);
   if (!o->sample && (o->prompt || o->temperature != 1))
     return dt_fail(e, DT_EXIT_USAGE, "--%s needs --sample N", o->prompt ? "prompt" : "temperature");
+  if (o->eval_only && (o->export_to || o->sample))
+    return dt_fail(e, DT_EXIT_USAGE, "--eval-only does nothing else; --%s goes with --steps 0",
+                   o->export_to ? "export" : "sample");
   if (o->batch > INT32_MAX / 2)
-    return dt_fail(e, DT_EXIT_USAGE, "--batch is at most %d", INT32_MAX / 2);
+    return dt_fail(e, DT_EXIT_USAGE, "a batch of %lld samples: at most %d are possible (--batch)",
+                   (long long)o->batch, INT32_MAX / 2);
   if (o->threads > 1024) return dt_fail(e, DT_EXIT_USAGE, "--threads is at most 1024");
   return 0;
 }

@@ -25,6 +25,8 @@ refused "takes a number" --lr -1
 refused "takes no value" --quiet=1
 refused "needs --save" --keep 3
 refused "not a model over tokens" --sample 5
+refused "eval-only does nothing else; --export goes with --steps 0" --eval-only --export w.safetensors
+refused "a batch of 99999999999 samples: at most" --batch 99999999999
 expect 0 "$TRAIN" --ranks 2 --steps 2
 says "2 ranks of" out.txt
 expect 0 env WORLD_SIZE=1 RANK=0 "$TRAIN" --steps=2 --quiet
