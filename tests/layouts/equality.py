@@ -15,6 +15,7 @@ import glob
 import itertools
 import json
 import math
+import operator
 import os
 import re
 import shutil
@@ -387,7 +388,7 @@ class Runner:
 
 
 def norm(v):
-    return math.sqrt(math.fsum(x * x for x in v))
+    return math.hypot(*v)
 
 
 def gradients(states, logs, clip):
@@ -413,7 +414,7 @@ def gradients(states, logs, clip):
 def frobenius(v, w, g, total):
     """The difference of two tensors, in units of what is allowed."""
     least = max(norm(v), g * math.sqrt(len(v) / total))
-    d = norm([x - y for x, y in zip(v, w)])
+    d = math.dist(v, w)
     return 0.0 if d == 0 else d / max(least, 1e-300) / BOUND
 
 
@@ -453,14 +454,13 @@ def compare(base, got, clip=0.0):
             if v == w:
                 continue
             if key.startswith("params"):
-                d = max(abs(x - y) for x, y in zip(v, w)) / max(max(map(abs, v)), RATE) / BOUND
+                most = max(map(abs, map(operator.sub, v, w)))
+                if not math.isfinite(math.dist(v, w)):  # max() may pass over a NaN
+                    most = math.inf
+                d = most / max(max(map(abs, v)), RATE) / BOUND
             elif key.startswith("moment1"):
-                d = frobenius(
-                    [math.sqrt(x) for x in v],
-                    [math.sqrt(x) for x in w],
-                    logs[step]["grad_norm"],
-                    total,
-                )
+                roots = [list(map(math.sqrt, x)) for x in (v, w)]
+                d = frobenius(*roots, logs[step]["grad_norm"], total)
             else:
                 d = frobenius(v, w, logs[step]["grad_norm"], total)
             note(d, f"{key} after step {step + 1}")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains examples in fp64 in many layouts and compares each with one rank.
 
-    tests/layouts/layouts.py --dtc build/bin/dtc --all  # every legal layout of three examples
+    tests/layouts/layouts.py --dtc build/bin/dtc --all            # every legal layout of three examples
     tests/layouts/layouts.py --dtc build/bin/dtc --every          # and every choice within each
     tests/layouts/layouts.py --dtc build/bin/dtc --count 40       # so many drawn ones of each
     tests/layouts/layouts.py --dtc build/bin/dtc --model gpt2 --layout "tp=2 zero=1 micro=2 ranks=4"
@@ -19,7 +19,8 @@ data rank without a valid one, where the model's data allow for it.
 Layouts come in an order that meets every pair of (axis, zero, schedule, kind of microbatch count)
 early. A table says how often each was met, and the status is 1 if one that is legal was not, in
 --all or --every, or if anything failed. Layouts that dtc refuses are counted, by what it says; any other
-message or status is a failure. --seconds N stops after so long, --jobs N runs N at a time.
+message or status is a failure. --seconds N stops after so long, --jobs N runs N at a time, and
+--skip N leaves out as many programs as the progress of an earlier run told.
 """
 
 import argparse
@@ -57,6 +58,7 @@ def arguments():
     p.add_argument("--model", nargs="+", default=list(SIZES), choices=list(SIZES))
     p.add_argument("--ranks", type=int, nargs="+", default=eq.RANKS)
     p.add_argument("--axes", nargs="*", default=["tp", "pp", "cp"], help="axes that may exceed 1")
+    p.add_argument("--skip", type=int, default=0, help="programs to leave out at the beginning")
     p.add_argument("--jobs", type=int, default=1)
     p.add_argument("--seconds", type=float, default=float("inf"))
     p.add_argument("--keep", action="store_true", help="keep the folder")
@@ -196,6 +198,7 @@ def plan(o, folder, rng):
 
 def sweep(o, folder):
     jobs, coverage = plan(o, folder, random.Random(o.seed)), {m: eq.Coverage() for m in o.model}
+    jobs = jobs[o.skip :]
     for model, build in jobs:
         for l in build:
             coverage[model.name].expect(l, model)
@@ -206,10 +209,11 @@ def sweep(o, folder):
         time.time() + o.seconds,
     )
 
-    there, told = sum(len(b) for _, b in jobs), time.time()
+    there, told, programs = sum(len(b) for _, b in jobs), time.time(), o.skip
 
     def take(model, results):
-        nonlocal worst, told
+        nonlocal worst, told, programs
+        programs += 1
         for l, what, rest in results:
             counts[what] += 1
             if what == "passed":
@@ -227,7 +231,7 @@ def sweep(o, folder):
 
         if time.time() > told + 60:
             told = time.time()
-            print(f"{sum(counts.values())} of {there}: {counts}", file=sys.stderr, flush=True)
+            print(f"{sum(counts.values())} of {there}, {programs} programs: {counts}", file=sys.stderr, flush=True)
 
     with concurrent.futures.ProcessPoolExecutor(
         o.jobs, initializer=start_worker, initargs=(o.dtc, folder)
