@@ -13,7 +13,8 @@ enum {
   OPT_TARGET = 256, OPT_ARCH, OPT_TP, OPT_PP, OPT_CP, OPT_SEQUENCE, OPT_CP_ATTENTION, OPT_EP,
   OPT_ZERO, OPT_ZERO_GROUP, OPT_ACCUMULATE, OPT_GATHER, OPT_IN_FLIGHT, OPT_SCHEDULE, OPT_PRECISION,
   OPT_CHECKPOINT, OPT_EMIT, OPT_DUMP, OPT_RUN, OPT_CHECK, OPT_INTERPRET, OPT_STEPS, OPT_REPORT,
-  OPT_MEMORY, OPT_DETERMINISTIC, OPT_DP, OPT_GLOBAL_BATCH, OPT_SAVE_TEMPS, OPT_TIME, OPT_HELP
+  OPT_MEMORY, OPT_DETERMINISTIC, OPT_REDUCE_DTYPE, OPT_BUNDLE, OPT_DP, OPT_GLOBAL_BATCH,
+  OPT_SAVE_TEMPS, OPT_TIME, OPT_HELP
 };
 
 typedef struct Row {
@@ -55,6 +56,10 @@ static const Row rows[] = {
     {OPT_REPORT, "report", "text|json|html", "print parameters, FLOPs, memory, communication and\nschedule instead of linking"},
     {OPT_MEMORY, "memory", "BYTES", "refuse a program of which a rank needs more (80G,\n512M), and say what would fit"},
     {OPT_DETERMINISTIC, "deterministic", NULL, "same bits each run: always so on the CPU"},
+    {OPT_REDUCE_DTYPE, "reduce-dtype", "TYPE",
+     "type of sums over ranks; not for the CPU, whose\nprograms add up in their --precision"},
+    {OPT_BUNDLE, "bundle", "DIR",
+     "the program and its CUDA libraries; not for the\nCPU, whose programs need none"},
     {OPT_SAVE_TEMPS, "save-temps", "DIR", "leave the emitted sources and their Makefile in DIR"},
     {OPT_TIME, "time", NULL, "print the seconds of each pass and tool"},
     {'v', "version", NULL, "print the version"},
@@ -285,6 +290,12 @@ static int set(Options *o, Arena *a, int key, const char *v) {
     return 0;
   case OPT_MEMORY: return bytes(v, &o->memory) ? 0 : usage("--memory %s: expected bytes, like 80G", v);
   case OPT_DETERMINISTIC: o->deterministic = true; return 0;
+  case OPT_REDUCE_DTYPE:
+    return usage("--reduce-dtype %s: programs for the CPU add up over ranks in the type that they "
+                 "compute in; choose that with --precision", v);
+  case OPT_BUNDLE:
+    return usage("--bundle %s: a bundle has the CUDA libraries that a program needs, and one for "
+                 "the CPU needs none: -o FILE is enough", v);
   case OPT_SAVE_TEMPS: o->save_temps = v; return 0;
   case OPT_TIME: o->time = true; return 0;
   case 'v': o->version = true; return 0;

@@ -53,6 +53,10 @@ says "a launch finds" err.txt
 expect 2 "$DTC" x.dt --report --dp 4 --zero-group 3
 says "does not divide" err.txt
 expect 2 "$DTC" x.dt --target cuda
+expect 2 "$DTC" x.dt --reduce-dtype bf16
+says "CPU add up over ranks in the type that they compute in" err.txt
+expect 2 "$DTC" x.dt --bundle folder
+says "bundle has the CUDA libraries .* one for the CPU needs none" err.txt
 expect 2 "$DTC" x.dt --emit nothing
 expect 2 "$DTC" x.dt -D novalue
 expect 2 "$DTC" a.dt b.dt
