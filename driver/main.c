@@ -1,3 +1,5 @@
+#include <signal.h>
+
 #include "driver/compile.h"
 #include "runtime/file.h"
 
@@ -7,6 +9,7 @@
 
 int main(int argc, char **argv) {
   dt_standard_files();
+  signal(SIGXFSZ, SIG_IGN); // a file that grows too large is an error of write()
   Arena *a = arena_new();
   Options o;
   int status = options_parse(&o, a, argc, argv);

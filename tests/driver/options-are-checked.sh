@@ -7,6 +7,11 @@ expect 2 "$DTC"
 expect 2 "$DTC" --no-such-option
 expect 2 "$DTC" --precison fp32 x.dt
 says "did you mean '--precision'" err.txt
+(
+  ulimit -f 1
+  expect 1 "$DTC" "$SRC/examples/gpt2.dt" --emit ir -o large.ir
+  says "large.ir: File too large" err.txt
+)
 expect 2 "$DTC" x.dt --tp 0
 says "expected a number of ranks" err.txt
 expect 2 "$DTC" x.dt --sequence-parallel
