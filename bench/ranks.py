@@ -38,6 +38,7 @@ LAYOUTS = {
     "cp-in-flight": (["--cp", "{n}", "--in-flight", "2"], False, 2),
     "pp": (["--pp", "{n}"], False, 4),
     "pp-gpipe": (["--pp", "{n}", "--schedule", "gpipe"], False, 4),
+    "pp-interleaved": (["--pp", "{n}", "--schedule", "interleaved:2"], False, 4),
     "pp-zb": (["--pp", "{n}", "--schedule", "zb"], False, 4),
 }
 WARMUP = 2
@@ -96,13 +97,13 @@ def time_steps(args, name, train, folder, delay=0):
 def exchanges(profile, step):
     with open(profile) as f:
         events = json.load(f)["traceEvents"]
-    mine = (e for e in events if e["pid"] == 0 and e.get("tid") == 1 and e["ph"] == "X")
+    mine = (e for e in events if e["pid"] == 0 and e.get("tid") in (1, 3) and e["ph"] == "X")
     return sum(e["args"]["step"] == step for e in mine)
 
 
 def measure_delay(args, names, programs, folder):
     print(f"B={args.batch} T={args.length}, {args.ranks} ranks, {args.delay} ms more an exchange")
-    print(f"  {'':<12}{'s/step':>9}{'delayed':>9}{'exchanges':>10}{'of added':>9}")
+    print(f"  {'':<15}{'s/step':>9}{'delayed':>9}{'exchanges':>10}{'of added':>9}")
     for name in names:
         plain, delayed = [], []
         for _ in range(args.rounds):
@@ -111,19 +112,19 @@ def measure_delay(args, names, programs, folder):
             delayed += seconds
         a, b = statistics.median(plain), statistics.median(delayed)
         share = (b - a) / (count * args.delay * 1e-3)
-        print(f"  {name:<12}{a:9.4f}{b:9.4f}{count:10}{share:9.1%}", flush=True)
+        print(f"  {name:<15}{a:9.4f}{b:9.4f}{count:10}{share:9.1%}", flush=True)
 
 
 def report(args, took):
     tokens = args.batch * args.length
     one = [statistics.median(s) for s in took["one"]]
     print(f"B={args.batch} T={args.length}, 1 rank of {args.ranks} threads, {args.ranks} of 1")
-    print(f"  {'':<12}{'s/step':>9}{'least':>9}{'tokens/s':>10}{'of one':>9}")
+    print(f"  {'':<15}{'s/step':>9}{'least':>9}{'tokens/s':>10}{'of one':>9}")
     for name, rounds in took.items():
         everything = [x for s in rounds for x in s]
         ratio = statistics.median(o / statistics.median(s) for o, s in zip(one, rounds))
         median = statistics.median(everything)
-        print(f"  {name:<12}{median:9.4f}{min(everything):9.4f}{tokens / median:10.1f}{ratio:9.3f}")
+        print(f"  {name:<15}{median:9.4f}{min(everything):9.4f}{tokens / median:10.1f}{ratio:9.3f}")
 
 
 def main():

@@ -21,6 +21,7 @@ static struct {
   pthread_t thread;
   DtOp op[RING]; // operation i, from 1, is at i % RING
   DtCounter opened, posted, done;
+  DtCounter own_bell, *bell; // rung when there is something to do
   _Atomic(const DtOp *) current;
   atomic_bool leaving;
   int delay_ms;
@@ -34,6 +35,7 @@ static struct {
 } comm = {.micro = -1, .layer = -1};
 
 const DtOp *dt_comm_current(void) { return atomic_load(&comm.current); }
+void dt_comm_at(const DtOp *op) { atomic_store(&comm.current, op); }
 bool dt_comm_leaving(void) { return atomic_load(&comm.leaving); }
 int64_t dt_comm_at_step(void) { return atomic_load(&comm.step); }
 double dt_comm_limit(void) { return (double)atomic_load(&comm.silent_ms) * 1e-3; }
@@ -72,20 +74,25 @@ void dt_comm_step(int64_t step) {
 // ---- The communication thread
 
 static void delay(void) {
-  for (int left = comm.delay_ms; left > 0 && !dt_comm_leaving(); left -= DT_LOOK_MS) {
-    int ms = left < DT_LOOK_MS ? left : DT_LOOK_MS;
-    struct timespec t = {ms / 1000, ms % 1000 * 1000000L};
-    nanosleep(&t, NULL);
+  int64_t ms = 1000000, look = DT_LOOK_MS * ms, looked = dt_nanoseconds();
+  int64_t end = looked + comm.delay_ms * ms;
+  for (int64_t t; (t = dt_nanoseconds()) < end && !dt_comm_leaving();) {
+    uint64_t rung = dt_counter_get(comm.bell);
+    dt_receive_all();
+    dt_counter_nap(comm.bell, rung, dt_least(end - t, look));
+    if (t - looked < look) continue;
+    looked = t;
     comm.transport->look();
   }
 }
 
 static void carry_out(const DtOp *op) {
   int64_t begin = dt_tracing ? dt_nanoseconds() : 0;
-  atomic_store(&comm.current, op);
+  dt_receive_leave();
+  dt_comm_at(op);
   if (comm.delay_ms) delay();
   comm.transport->run(op);
-  atomic_store(&comm.current, NULL);
+  dt_comm_at(NULL);
   if (begin)
     dt_trace_comm(&(DtTransfer){.op = dt_op_name[op->kind],
                                 .what = op->note.what,
@@ -106,14 +113,10 @@ static void *work(void *error) {
   dt_counter_set(&comm.opened, 1); // *error is the starting thread's again
   if (failed) return NULL;
   while (!dt_comm_leaving()) {
-    uint64_t posted = dt_counter_get(&comm.posted);
-    for (int i = 0; posted == done && i < LOOKS; i++) {
-      dt_pause();
-      posted = dt_counter_get(&comm.posted);
-    }
-    if (posted == done) {
-      dt_counter_sleep(&comm.posted, done, DT_LOOK_MS);
-      comm.transport->look();
+    uint64_t rung = dt_counter_get(comm.bell);
+    bool receives = dt_receive_all();
+    if (dt_counter_get(&comm.posted) == done) {
+      dt_receive_rest(rung, receives);
       continue;
     }
     carry_out(&comm.op[(done + 1) % RING]);
@@ -138,6 +141,8 @@ int dt_comm_run(const DtTransport *t, double timeout, DtError *e) {
   if (read_delay(e)) return e->status;
   comm.timeout = timeout;
   comm.transport = t;
+  comm.bell = t->bell ? t->bell() : &comm.own_bell;
+  dt_receive_open(t, comm.bell, comm.delay_ms);
   set_limit();
   // Signals are for the thread that runs the steps.
   sigset_t all, before;
@@ -159,7 +164,7 @@ int dt_comm_run(const DtTransport *t, double timeout, DtError *e) {
 void dt_comm_stop(void) {
   if (!comm.transport) return;
   atomic_store(&comm.leaving, true);
-  dt_counter_wake(&comm.posted);
+  dt_counter_ring(comm.bell);
   pthread_join(comm.thread, NULL);
   if (comm.transport->close) comm.transport->close();
   comm.transport = NULL;
@@ -168,6 +173,10 @@ void dt_comm_stop(void) {
 // ---- Posting
 
 void dt_wait(DtTicket t) {
+  if (dt_is_receive(t)) {
+    dt_receive_wait(t);
+    return;
+  }
   for (int i = 0; i < LOOKS; i++) {
     if (dt_counter_get(&comm.done) >= t) return;
     dt_pause();
@@ -199,15 +208,17 @@ static DtTicket post(const DtOp *op) {
     fprintf(stderr, "train: error: %s before ranks are connected\n", dt_op_name[op->kind]);
     exit(DT_EXIT_BUG);
   }
+  DtOp told = *op;
+  told.step = dt_comm_at_step();
+  told.micro = comm.micro;
+  told.posted = dt_tracing ? dt_nanoseconds() : 0;
+  if (told.note.layer < 0) told.note.layer = comm.layer;
+  if (op->kind == DT_OP_RECV) return dt_receive_post(&told);
   DtTicket t = dt_counter_get(&comm.posted) + 1;
   if (t > RING) dt_wait(t - RING);
-  DtOp *at = &comm.op[t % RING];
-  *at = *op;
-  at->step = dt_comm_at_step();
-  at->micro = comm.micro;
-  at->posted = dt_tracing ? dt_nanoseconds() : 0;
-  if (at->note.layer < 0) at->note.layer = comm.layer;
+  comm.op[t % RING] = told;
   dt_counter_set(&comm.posted, t);
+  dt_counter_ring(comm.bell);
   return t;
 }
 

@@ -78,8 +78,9 @@ DtTicket dt_shift(const DtGroup *g, DtType type, const void *in, void *out, int6
 // Everybody has member `root`'s array.
 DtTicket dt_broadcast(const DtGroup *g, DtType type, int root, void *data, int64_t count,
                       DtNote note);
-// Between two members; sends and receives of a pair match in their order. A send may wait for its
-// receive.
+// Between two members; sends and receives of a pair match in their order. A send may wait until its
+// receive is posted. What is posted after a receive does not wait for it, nor does a receive for
+// what was posted before it but for those from the same rank; all else is carried out in order.
 DtTicket dt_send(const DtGroup *g, int to, DtType type, const void *data, int64_t count,
                  DtNote note);
 DtTicket dt_recv(const DtGroup *g, int from, DtType type, void *data, int64_t count, DtNote note);
@@ -87,6 +88,8 @@ void dt_wait(DtTicket t);
 // As dt_wait, in emitted code: the other one of two microbatches in flight (runtime/flight.h) first
 // runs until it waits too, or ends.
 void dt_wait_aside(DtTicket t);
+// For all receives from the first to the last ticket; 0 where there are none.
+void dt_wait_receives(DtTicket first, DtTicket last);
 void dt_barrier(const DtGroup *g);
 
 // The least of `status` that is not 0 over all ranks, or 0: for agreeing that something failed

@@ -4,6 +4,7 @@
 #define DTC_RUNTIME_COMM_OP_H
 
 #include "runtime/comm.h"
+#include "runtime/counter.h"
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -37,12 +38,29 @@ typedef struct DtOp {
   int64_t posted; // nanoseconds, for the profile; or 0
 } DtOp;
 
-// How ranks are connected. Called by the communication thread, but for close. Any but run and look
-// may be NULL.
+// A receive under way: while others are, and while operations are carried out.
+typedef struct DtReceive {
+  DtOp op;
+  int64_t since, begun; // nanoseconds: when it was taken up; when data came or somebody waited
+  bool whole;           // all data is there
+  // The transport's own, zero at first: what is there, in its units; where it comes from.
+  int64_t there;
+  int place;
+} DtReceive;
+
+// How ranks are connected. Called by the communication thread, but for close. Any but run, look,
+// receive, expect and patience may be NULL.
 typedef struct DtTransport {
   int (*open)(DtError *e);     // before all else
+  DtCounter *(*bell)(void);    // rung when something has come for a receive; NULL: ask for that
   void (*run)(const DtOp *op); // returns when the operation is complete here; ends the thread where
-                               // dt_comm_leaving() before that
+                               // dt_comm_leaving() before that. Waits with dt_receive_all() now and
+                               // then. Any operation but a receive.
+  bool (*receive)(DtReceive *r); // takes what is there, without waiting: whether that is all. Those
+                                 // from one rank are called in their order, one after another.
+  void (*expect)(const DtOp *op); // when nothing runs: the steps wait for it; NULL: no more
+  // They have waited so long for it: ends the process where the sender is lost.
+  void (*patience)(const DtReceive *r, double seconds);
   void (*look)(void);          // every DT_LOOK_MS or more often, when nothing runs: are peers well?
   void (*finish)(void);        // last, with no operation under way
   void (*close)(void);         // after the thread has ended
@@ -73,6 +91,20 @@ double dt_comm_late_limit(void);   // and that one may be away that is alive
 bool dt_comm_leaving(void);        // dt_comm_stop was called: give up
 const DtOp *dt_comm_current(void); // what the communication thread is at, or NULL
 int64_t dt_comm_at_step(void);     // that the run is at, 0 before the first
+
+void dt_comm_at(const DtOp *op);   // that it is at this; NULL: at nothing
+
+// runtime/comm_receive.c. Receives: under way together, in the order of each sender's.
+void dt_receive_open(const DtTransport *t, DtCounter *bell, int delay_ms);
+DtTicket dt_receive_post(const DtOp *op);
+bool dt_is_receive(DtTicket t);
+void dt_receive_wait(DtTicket t);
+// By the communication thread: goes on with all that are under way, as far as that needs no
+// waiting. Whether any are left.
+bool dt_receive_all(void);
+// With nothing else to do, sleeps until the bell is no longer at `rung`, or some time has passed.
+void dt_receive_rest(uint64_t rung, bool left);
+void dt_receive_leave(void); // something else is to be done
 
 // runtime/comm_fault.c: says what this rank was at, and why it cannot go on; ends the process.
 _Noreturn void dt_comm_end(int status, const char *format, ...)

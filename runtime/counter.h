@@ -36,14 +36,24 @@ static inline void dt_counter_set(DtCounter *c, uint64_t value) {
   if (atomic_load(&c->sleepers)) dt_counter_wake(c);
 }
 
-// Sleeps until the counter is other than `seen`, or `ms` milliseconds have passed, or for no
+// One more, by any of several writers.
+static inline void dt_counter_ring(DtCounter *c) {
+  atomic_fetch_add(&c->value, 1);
+  if (atomic_load(&c->sleepers)) dt_counter_wake(c);
+}
+
+// Sleeps until the counter is other than `seen`, or so many nanoseconds have passed, or for no
 // reason.
-static inline void dt_counter_sleep(DtCounter *c, uint64_t seen, int ms) {
-  struct timespec t = {ms / 1000, ms % 1000 * 1000000L};
+static inline void dt_counter_nap(DtCounter *c, uint64_t seen, int64_t nanoseconds) {
+  struct timespec t = {nanoseconds / 1000000000, nanoseconds % 1000000000};
   atomic_fetch_add(&c->sleepers, 1);
   if (atomic_load(&c->value) == seen)
     syscall(SYS_futex, &c->value, FUTEX_WAIT, (uint32_t)seen, &t, NULL, 0);
   atomic_fetch_sub(&c->sleepers, 1);
+}
+
+static inline void dt_counter_sleep(DtCounter *c, uint64_t seen, int ms) {
+  dt_counter_nap(c, seen, ms * (int64_t)1000000);
 }
 
 static inline void dt_pause(void) {

@@ -1,8 +1,9 @@
 // The list scheduler. Time advances from the end of one piece of work to the next. At each such
 // time finished work is noted, then messages go as far as there are buffers for them, then idle
-// stages take the next work. A table's order is the order in which things happened here, so a send
-// and its receive stand at the same place of one common order: that is why no order of blocking can
-// lock.
+// stages take the next work. A table's order of work and sends is the order in which things
+// happened here. A receive is moved to where its buffer is free, which is no later than its send:
+// so whatever is sent finds its receive posted by what came before it in that one order, and
+// nothing can lock.
 #include "runtime/pipeline.h"
 
 #include <stdlib.h>
@@ -10,8 +11,8 @@
 
 const char *const dt_pipe_name[DT_PIPE_KINDS] = {"gpipe", "1f1b", "interleaved", "zb", "forward"};
 
-// Messages that may wait at either end of a boundary between chunks: two, so that one is filled
-// while the other is under way.
+// Messages at either end of a boundary between chunks: two, so that one is computed with while the
+// other is under way.
 enum { BUFFERS = 2 };
 
 // A place in a stage's fixed order of work.
@@ -31,6 +32,7 @@ typedef struct {
 // What happened at a boundary: messages of one kind that a chunk makes.
 typedef struct {
   int32_t begun, made, sent, used; // by the chunk; by it; gone; consumed by the next one
+  int32_t posted, read; // in the receiver's table as written so far: received into; consumed
 } Boundary;
 
 typedef struct {
@@ -101,7 +103,7 @@ static bool message_ready(const Sim *x, int chunk, int message, int32_t micro) {
 // Most microbatches begun and not through their B, and most slots in use.
 static int32_t cap_before(const Sim *x, int s) {
   switch (x->p->shape.kind) {
-  case DT_PIPE_1F1B:
+  case DT_PIPE_1F1B: return x->P - s + (s < x->P - 1);
   case DT_PIPE_ZB: return x->P - s;
   case DT_PIPE_INTERLEAVED: return 2 * (x->P - s - 1) + (x->V - 1) * x->P + 1;
   default: return INT32_MAX;
@@ -158,7 +160,7 @@ static void begin(Sim *x, int s, DtPipeWork w, int chunk, int32_t micro) {
   if (w != DT_PIPE_W && sends(x, chunk, message)) {
     Boundary *b = &x->boundary[message][chunk];
     b->begun++;
-    x->p->out[message][chunk] = most(x->p->out[message][chunk], b->begun - b->sent);
+    x->p->out[message][chunk] = x->M < BUFFERS ? x->M : BUFFERS;
     op.out = 0;
   }
   if (w != DT_PIPE_W && source_chunk(x, chunk, message) >= 0) op.in = 0;
@@ -211,7 +213,6 @@ static void transfer(Sim *x, int chunk, int message) {
     op.out = -1;
     op.peer = from_stage;
     append(x, to % x->P, op);
-    x->p->in[message][to] = most(x->p->in[message][to], b->sent - b->used);
   }
 }
 
@@ -245,6 +246,51 @@ static void simulate(Sim *x) {
     if (more) x->now = next;
   }
   x->p->length = x->now;
+}
+
+// The next receive from a stage, at or after `at`.
+static int64_t next_from(const DtPipeOp *op, int64_t n, int64_t at, int peer) {
+  while (at < n && (op[at].work != DT_PIPE_RECV || op[at].peer != peer)) at++;
+  return at;
+}
+
+// Posts receives from a stage, in their order, as far as there are buffers. Returns the next one.
+static int64_t post_receives(Sim *x, int s, const DtPipeOp *old, int64_t n, int64_t at, int peer) {
+  DtPipe *p = x->p;
+  for (; (at = next_from(old, n, at, peer)) < n; at++) {
+    const DtPipeOp *op = &old[at];
+    Boundary *b = &x->boundary[op->message][op->chunk];
+    int to = next_chunk(op->chunk, op->message);
+    if (b->posted - b->read >= BUFFERS) break;
+    b->posted++;
+    p->in[op->message][to] = most(p->in[op->message][to], b->posted - b->read);
+    p->stage[s].op[p->stage[s].n++] = *op;
+  }
+  return at;
+}
+
+// Receives are posted as soon as their buffers are free: what comes then comes beside the work
+// before the one that needs it.
+static void receive_ahead(Sim *x, int s) {
+  DtPipeStage *t = &x->p->stage[s];
+  int64_t n = t->n, at[2] = {0, 0};
+  int peer[2] = {(s + 1) % x->P, (s + x->P - 1) % x->P}, peers = peer[0] == peer[1] ? 1 : 2;
+  DtPipeOp *old = malloc(((size_t)n + 1) * sizeof *old);
+  if (!old) {
+    x->failed = true;
+    return;
+  }
+  memcpy(old, t->op, (size_t)n * sizeof *old);
+  t->n = 0;
+  for (int64_t i = 0; i <= n; i++) {
+    for (int k = 0; k < peers; k++) at[k] = post_receives(x, s, old, n, at[k], peer[k]);
+    if (i == n || old[i].work == DT_PIPE_RECV) continue;
+    t->op[t->n++] = old[i];
+    if (old[i].work >= DT_PIPE_COMPUTED || old[i].in < 0) continue;
+    int message = old[i].work == DT_PIPE_B ? DT_PIPE_GRAD : DT_PIPE_ACT;
+    x->boundary[message][source_chunk(x, old[i].chunk, message)].read++;
+  }
+  free(old);
 }
 
 // Work on one chunk and messages of one kind go in the order of microbatches: so what is in use of
@@ -322,6 +368,7 @@ DtPipe *dt_pipe_make(const DtPipeShape *shape) {
     orders(&x);
     simulate(&x);
   }
+  for (int s = 0; s < x.P && x.P > 1 && !x.failed; s++) receive_ahead(&x, s);
   if (!x.failed) number(p);
   free(x.stage);
   free(x.forward);

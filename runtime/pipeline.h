@@ -10,7 +10,10 @@
 // stage that is idle takes F if it is ready and the cap allows it, else B, else W. They differ in
 // the cap:
 //   gpipe        none, and no B before the last F (Huang et al. 2019)
-//   1f1b         stage s holds at most P - s activations (PipeDream-Flush, Narayanan et al. 2021)
+//   1f1b         stage s holds at most P - s activations (PipeDream-Flush, Narayanan et al. 2021),
+//                and all but the last stage one more: with P - s alone the next F waits for a
+//                gradient to come and is waited for in turn, so that a message's time is added to
+//                every microbatch (the same is done by eager-1F1B, Zhuang et al. 2023)
 //   interleaved  V chunks a stage; stage s holds at most 2 (P - s - 1) + (V - 1) P + 1; microbatches
 //                go in groups of P (the same, section 2.2), of which the last may be smaller
 //   zb           at most P - s microbatches between F and B, and P between F and W (ZB-H1, Qi et
@@ -19,8 +22,10 @@
 // Each stage runs F, B and W of a chunk in the order of microbatches, so that sums of gradients
 // have the same bits in every schedule.
 //
-// The order of sends and receives cannot deadlock, even where a send waits for its receive: they
-// are projections of one order in time on the stages. dt_pipe_check shows that of any table.
+// A receive is posted when its buffer is free, ahead of its need, and waited for by the work that
+// reads it. The order cannot deadlock, even where a send waits for its receive to be posted: work
+// and sends are projections of one order in time on the stages. dt_pipe_check shows that of any
+// table.
 #ifndef DTC_RUNTIME_PIPELINE_H
 #define DTC_RUNTIME_PIPELINE_H
 
@@ -95,9 +100,10 @@ typedef struct DtPipeBubble {
 } DtPipeBubble;
 DtPipeBubble dt_pipe_bubble(const DtPipe *p);
 
-// Runs the table with sends that wait for their receives: every message meets its receive in the
-// same order on both sides, nothing waits for ever, each chunk does each microbatch once and in
-// order, on what it needs, and no slot or buffer is filled while it is in use. False with a message
+// Runs the table with sends that wait until their receives are posted, and work that waits for what
+// it reads: every message meets its receive in the same order on both sides, nothing waits for
+// ever, each chunk does each microbatch once and in order, on what it needs, and no slot or buffer
+// is filled while it is in use. False with a message
 // that names the two ranks, the operations and their lines; stage s is rank `first + stride * s`.
 bool dt_pipe_check(const DtPipe *p, int first, int stride, char *message, size_t size);
 

@@ -1,5 +1,6 @@
-// Runs a pipeline's table on all stages in lock step, with sends that wait for their receives. It
-// knows what the work needs and nothing of how the table was made.
+// Runs a pipeline's table on all stages in lock step, with sends that wait until their receives
+// are posted, and work that waits for what it reads. It knows what the work needs and nothing of
+// how the table was made.
 #include "runtime/pipeline.h"
 
 #include <stdio.h>
@@ -7,11 +8,13 @@
 #include <string.h>
 
 enum { IDLE = -1 }; // a slot or buffer that holds nothing
+static int32_t awaited(int32_t micro) { return -2 - micro; } // what a buffer is to receive
 
 typedef struct {
   const DtPipe *p;
   int P, C, first, stride;
   int64_t *at; // by stage: its next operation
+  int64_t *matched[2]; // by stage: its first receive from the next stage, the one before, to be met
   int32_t *slot, *slot_base; // microbatch that each slot holds; by chunk: its first slot
   int32_t *in[DT_PIPE_MESSAGES], *in_base[DT_PIPE_MESSAGES];
   int32_t *out[DT_PIPE_MESSAGES], *out_base[DT_PIPE_MESSAGES];
@@ -76,6 +79,34 @@ static int32_t *pool(int32_t *of, const int32_t *base, int chunk, int32_t i) {
   return i >= 0 && base[chunk] + i < base[chunk + 1] ? &of[base[chunk] + i] : NULL;
 }
 
+// Stages exchange messages with the next one and the one before; of two both are the same.
+static int side(const Check *x, int stage, int peer) { return peer == (stage + 1) % x->P ? 0 : 1; }
+
+// The stage's first receive from `peer` that has met no send, and whether it is posted; NULL: none.
+static const DtPipeOp *waiting_receive(Check *x, int stage, int peer, bool *posted) {
+  const DtPipeStage *t = &x->p->stage[stage];
+  int64_t *i = &x->matched[side(x, stage, peer)][stage];
+  while (*i < t->n && (t->op[*i].work != DT_PIPE_RECV || t->op[*i].peer != peer)) ++*i;
+  *posted = *i < x->at[stage];
+  return *i < t->n ? &t->op[*i] : NULL;
+}
+
+// The stage whose message the work reads, with its kind; -1: it reads none.
+static int read_from(const Check *x, const DtPipeOp *op, int *message) {
+  *message = op->work == DT_PIPE_B ? DT_PIPE_GRAD : DT_PIPE_ACT;
+  int from = *message == DT_PIPE_ACT ? op->chunk - 1 : op->chunk + 1;
+  bool reads = op->work == DT_PIPE_F || op->work == DT_PIPE_B;
+  return !reads || from < 0 || from >= x->C || x->P == 1 ? -1 : from % x->P;
+}
+
+// Whether the work's message is still to come.
+static bool waits(const Check *x, const DtPipeOp *op) {
+  int message;
+  if (op->chunk < 0 || op->chunk >= x->C || read_from(x, op, &message) < 0) return false;
+  int32_t *in = pool(x->in[message], x->in_base[message], op->chunk, op->in);
+  return in && *in == awaited(op->micro);
+}
+
 // The buffer that the work reads and the one that it fills; NULL where it has none.
 static bool boundary_buffers(Check *x, int s, const DtPipeOp *op, int message, bool gets,
                              bool gives) {
@@ -115,16 +146,28 @@ static bool compute(Check *x, int s, const DtPipeOp *op) {
   return true;
 }
 
+static bool valid_message(const Check *x, int from, int to_stage, const DtPipeOp *op, int *to) {
+  *to = op->message == DT_PIPE_ACT ? op->chunk + 1 : op->chunk - 1;
+  return op->chunk >= 0 && op->chunk < x->C && *to >= 0 && *to < x->C &&
+         op->chunk % x->P == from && *to % x->P == to_stage;
+}
+
+static bool post(Check *x, int s, const DtPipeOp *op) {
+  int to;
+  if (!valid_message(x, op->peer, s, op, &to)) return fail(x, s, op, "nobody sends it");
+  int32_t *in = pool(x->in[op->message], x->in_base[op->message], to, op->in);
+  if (!in || *in != IDLE) return fail(x, s, op, "its buffer is in use");
+  *in = awaited(op->micro);
+  return true;
+}
+
 static bool exchange(Check *x, int s, const DtPipeOp *send, const DtPipeOp *recv) {
-  int k = send->message, to = k == DT_PIPE_ACT ? send->chunk + 1 : send->chunk - 1;
-  if (to < 0 || to >= x->C || send->chunk % x->P != s || to % x->P != send->peer)
-    return fail(x, s, send, "nobody expects it");
+  int k = send->message, to;
+  if (!valid_message(x, s, send->peer, send, &to)) return fail(x, s, send, "nobody expects it");
   int32_t *out = pool(x->out[k], x->out_base[k], send->chunk, send->out);
-  int32_t *in = pool(x->in[k], x->in_base[k], to, recv->in);
   if (!out || *out != send->micro) return fail(x, s, send, "it has not been computed");
-  if (!in || *in != IDLE) return fail(x, send->peer, recv, "its buffer is in use");
   *out = IDLE;
-  *in = recv->micro;
+  *pool(x->in[k], x->in_base[k], to, recv->in) = recv->micro;
   return true;
 }
 
@@ -135,24 +178,50 @@ static bool same_message(const DtPipeOp *a, const DtPipeOp *b) {
 // Runs stage s as far as it goes. False where the table is wrong.
 static bool advance(Check *x, int s, bool *moved) {
   for (const DtPipeOp *op; (op = head(x, s)); *moved = true) {
-    if (op->work < DT_PIPE_COMPUTED) {
-      if (!compute(x, s, op)) return false;
-      x->at[s]++;
-      continue;
+    bool computes = op->work < DT_PIPE_COMPUTED, posted;
+    if (!computes && (op->peer < 0 || op->peer >= x->P || op->peer == s))
+      return fail(x, s, op, "no such stage");
+    if (computes && waits(x, op)) return true;
+    if (computes && !compute(x, s, op)) return false;
+    if (op->work == DT_PIPE_RECV && !post(x, s, op)) return false;
+    if (op->work == DT_PIPE_SEND) {
+      const DtPipeOp *recv = waiting_receive(x, op->peer, s, &posted);
+      if (!recv || !posted) return true;
+      if (!same_message(op, recv))
+        return fail_two(x, s, op, op->peer, recv, "two ranks differ in what comes next");
+      if (!exchange(x, s, op, recv)) return false;
+      x->matched[side(x, op->peer, s)][op->peer]++;
     }
-    if (op->peer < 0 || op->peer >= x->P || op->peer == s) return fail(x, s, op, "no such stage");
-    const DtPipeOp *other = head(x, op->peer);
-    bool meets =
-        other && other->work >= DT_PIPE_COMPUTED && other->work != op->work && other->peer == s;
-    if (!meets) return true;
-    if (!same_message(op, other))
-      return fail_two(x, s, op, op->peer, other, "two ranks differ in what comes next");
-    const DtPipeOp *send = op->work == DT_PIPE_SEND ? op : other,
-                   *recv = op->work == DT_PIPE_SEND ? other : op;
-    if (!exchange(x, recv->peer, send, recv)) return false;
     x->at[s]++;
-    x->at[op->peer]++;
   }
+  return true;
+}
+
+// What a stage that does not move waits in, a send or a receive; NULL: it has finished.
+static const DtPipeOp *stuck_in(Check *x, int s) {
+  const DtPipeOp *op = head(x, s);
+  int message, from = op && op->work < DT_PIPE_COMPUTED ? read_from(x, op, &message) : -1;
+  if (from < 0) return op;
+  const DtPipeStage *t = &x->p->stage[s];
+  for (int64_t i = x->at[s] - 1; i >= 0; i--) {
+    const DtPipeOp *r = &t->op[i];
+    int to = message == DT_PIPE_ACT ? r->chunk + 1 : r->chunk - 1;
+    if (r->work == DT_PIPE_RECV && r->message == message && r->micro == op->micro &&
+        to == op->chunk)
+      return r;
+  }
+  return op;
+}
+
+// A receive that met nothing, of a stage that has finished.
+static bool explain_left(Check *x) {
+  for (int s = 0; s < x->P && x->P > 1; s++)
+    for (int k = 0; k < 2; k++) {
+      bool posted;
+      int peer = k ? (s + x->P - 1) % x->P : (s + 1) % x->P;
+      const DtPipeOp *op = waiting_receive(x, s, peer, &posted);
+      if (op) return fail_two(x, s, op, peer, NULL, "a message without its other end");
+    }
   return true;
 }
 
@@ -160,15 +229,16 @@ static bool advance(Check *x, int s, bool *moved) {
 static bool explain(Check *x) {
   int s = 0;
   while (s < x->P && !head(x, s)) s++;
-  if (s == x->P) return true;
+  if (s == x->P) return explain_left(x);
   for (int steps = 0; steps <= x->P; steps++) { // once around from anywhere ends on the circle
-    const DtPipeOp *op = head(x, s);
+    const DtPipeOp *op = stuck_in(x, s);
     if (!head(x, op->peer))
       return fail_two(x, s, op, op->peer, NULL, "a message without its other end");
     s = op->peer;
   }
-  const DtPipeOp *op = head(x, s);
-  return fail_two(x, s, op, op->peer, head(x, op->peer), "ranks wait for one another in a circle");
+  const DtPipeOp *op = stuck_in(x, s);
+  return fail_two(x, s, op, op->peer, stuck_in(x, op->peer),
+                  "ranks wait for one another in a circle");
 }
 
 static bool everything_done(Check *x) {
@@ -200,7 +270,8 @@ static int32_t *make_pool(int C, const int32_t *count, int32_t **base) {
 }
 
 static bool prepare(Check *x) {
-  x->at = calloc((size_t)x->P, sizeof *x->at);
+  x->at = calloc(3 * (size_t)x->P, sizeof *x->at);
+  for (int k = 0; x->at && k < 2; k++) x->matched[k] = x->at + (k + 1) * (size_t)x->P;
   x->slot = make_pool(x->C, x->p->slots, &x->slot_base);
   bool ok = x->at && x->slot;
   for (int k = 0; k < DT_PIPE_MESSAGES; k++) {
@@ -245,7 +316,8 @@ bool dt_pipe_check(const DtPipe *p, int first, int stride, char *message, size_t
 static uint64_t mix(uint64_t h, uint64_t v) { return (h ^ v) * 0x9e3779b97f4a7c15u ^ h >> 29; }
 
 uint64_t dt_pipe_hash(const DtPipe *p) {
-  uint64_t h = mix((uint64_t)p->shape.kind, (uint64_t)p->shape.micro);
+  enum { FORMAT = 2 }; // of a table: receives are posted ahead
+  uint64_t h = mix(mix(FORMAT, (uint64_t)p->shape.kind), (uint64_t)p->shape.micro);
   for (int s = 0; s < p->shape.stages; s++) {
     h = mix(h, (uint64_t)p->stage[s].n);
     for (int64_t i = 0; i < p->stage[s].n; i++) {

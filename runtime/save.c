@@ -109,7 +109,7 @@ static bool next_chunk(const DtSave *s, int writer, int only, int64_t n, DtChunk
 
 // What concerns one round.
 typedef struct {
-  DtTicket last; // of what this rank has posted
+  DtTicket sent, first, last; // the last of this rank's sends; the first and last of its receives
   DtChunk mine;  // item -1: none
 } Round;
 
@@ -131,7 +131,7 @@ static void post_send(const DtSave *s, const DtChunk *c, int writer, Round *roun
   DtLayout l;
   DtRange x = share(s, c, dt_world.rank, &l);
   if (x.lo < x.hi)
-    round->last = dt_send(dt_group(WORLD), writer, s->r->p->type, held(s, c, x.lo), x.hi - x.lo,
+    round->sent = dt_send(dt_group(WORLD), writer, s->r->p->type, held(s, c, x.lo), x.hi - x.lo,
                           note_of(s, c));
 }
 
@@ -147,6 +147,7 @@ static void post_receives(const DtSave *s, const DtChunk *c, char *to, Round *ro
     }
     round->last =
         dt_recv(dt_group(WORLD), r, s->r->p->type, to, x.hi - x.lo, note_of(s, c));
+    if (!round->first) round->first = round->last;
     to += (size_t)(x.hi - x.lo) * size_of(s);
   }
 }
@@ -186,7 +187,8 @@ static int end_round(DtSave *s, int buffer, const Round *round, bool writes, DtE
   const DtChunk *c = &round->mine;
   const char *received = s->received[buffer];
   int64_t placed = 0;
-  dt_wait(round->last);
+  dt_wait(round->sent);
+  dt_wait_receives(round->first, round->last);
   if (c->item < 0) return 0;
   for (int r = 0; r < dt_world.size; r++) {
     DtLayout l;

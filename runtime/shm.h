@@ -26,6 +26,7 @@ typedef struct DtShmRank {
   atomic_int state;               // DtRankState
   atomic_int waits_for;           // 1 + the rank that it sleeps for, or 0
   atomic_int ended;               // 1 + what waitpid() said of it, by the parent; or 0
+  DtCounter bell; // rung by ranks that send to this one, and by itself
   DtDoing doing;
 } DtShmRank;
 
@@ -81,7 +82,10 @@ static inline DtShmPair *dt_shm_pair(int from, int to) {
 // runtime/shm_watch.c, by the communication thread. Sleeps until `rank` has brought its counter to
 // `least`; ends the process where that rank, or one that it waits for in turn, is lost.
 void dt_shm_await(DtCounter *c, uint64_t least, int rank);
+void dt_shm_await_receiver(DtCounter *c, uint64_t least, int rank); // until it has taken so much
 void dt_shm_look(void);
+void dt_shm_expect(const DtOp *op);
+void dt_shm_patience(const DtReceive *r, double seconds);
 void dt_shm_publish(const DtOp *op); // NULL: at nothing
 static inline void dt_shm_beat(void) {
   atomic_uint *b = &dt_shm.rank[dt_shm.me].beat;
@@ -92,5 +96,7 @@ extern const DtTransport dt_shm_transport;
 
 // runtime/shm_ops.c
 void dt_shm_run(const DtOp *op);
+bool dt_shm_receive(DtReceive *r);
+bool dt_shm_come(int from); // whether a part of a message waits to be taken
 
 #endif

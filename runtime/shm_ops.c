@@ -53,7 +53,8 @@ static char *slot_at(int rank, unsigned slot) {
 static char *free_slot(int64_t i, int to) {
   unsigned slot = (now.first_slot + (unsigned)i) % DT_SLOTS;
   Use *u = &use[slot];
-  if (u->g && u->to >= 0) dt_shm_await(&dt_shm_pair(dt_shm.me, u->to)->got, u->rounds, u->to);
+  if (u->g && u->to >= 0)
+    dt_shm_await_receiver(&dt_shm_pair(dt_shm.me, u->to)->got, u->rounds, u->to);
   for (int m = 0; u->g && u->to < 0 && m < u->g->n; m++)
     if (m != u->g->me)
       dt_shm_await(&dt_shm_arrive(u->g->rank[m], u->g->id)->taken, u->rounds, u->g->rank[m]);
@@ -325,30 +326,40 @@ static void send(void) {
                             memory_order_relaxed);
     dt_shm_beat();
     dt_counter_set(&p->sent, now.base + (uint64_t)i + 1);
+    dt_counter_ring(&dt_shm.rank[to].bell);
   }
   sent[to] += (uint64_t)n;
   sends[to]++;
 }
 
-static void receive(void) {
-  int from = now.g->rank[now.op->peer];
+bool dt_shm_come(int from) {
+  return dt_counter_get(&dt_shm_pair(from, dt_shm.me)->sent) > got[from];
+}
+
+// In the midst of any other operation: what belongs to that stays as it is.
+bool dt_shm_receive(DtReceive *r) {
+  const DtOp *op = &r->op;
+  int from = op->g->rank[op->peer];
   DtShmPair *p = dt_shm_pair(from, dt_shm.me);
-  int64_t most = slot_elements(1), n = rounds_of(now.op->count, most);
-  unsigned first = 0;
-  for (int64_t i = 0; i < n; i++) {
-    Span s = span(i, most, now.op->count);
-    dt_shm_await(&p->sent, got[from] + 1, from);
-    if (i == 0) {
+  int64_t size = (int64_t)dt_op_size(op->type), most = DT_SLOT_BYTES / size / LANE * LANE;
+  while (r->there < op->count && dt_shm_come(from)) {
+    if (r->there == 0) {
       uint64_t recent = atomic_load_explicit(&p->recent[receives[from] % DT_SLOTS],
                                              memory_order_relaxed);
-      if (recent >> 8 != now.hash) mismatch(from);
-      first = recent & 255;
+      if (recent >> 8 != dt_op_hash(op) >> 8) mismatch(from);
+      r->place = (int)(recent & 255);
     }
-    memcpy(out_at(s.at), slot_at(from, first + (unsigned)i), bytes(s.n));
+    int64_t n = dt_least(most, op->count - r->there);
+    memcpy((char *)op->out + r->there * size,
+           slot_at(from, (unsigned)r->place + (unsigned)(r->there / most)), (size_t)(n * size));
+    r->there += n;
     dt_shm_beat();
     dt_counter_set(&p->got, ++got[from]);
+    dt_counter_ring(&dt_shm.rank[from].bell);
   }
+  if (r->there < op->count) return false;
   receives[from]++;
+  return true;
 }
 
 void dt_shm_run(const DtOp *op) {
@@ -370,7 +381,6 @@ void dt_shm_run(const DtOp *op) {
     break;
   case DT_OP_BROADCAST: broadcast(); break;
   case DT_OP_SEND: send(); break;
-  case DT_OP_RECV: receive(); break;
   default: barrier(); break;
   }
   dt_shm_publish(NULL);

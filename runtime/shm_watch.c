@@ -20,7 +20,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LEAST_LOOKS = 16, MOST_LOOKS = 2000, DOOMED_MS = 2000 };
+enum {
+  LEAST_LOOKS = 16,
+  MOST_LOOKS = 2000,
+  DOOMED_MS = 2000,
+  RECEIVING_MS = 1 // between two looks at receives, in an operation that waits
+};
 
 // Looks at a counter before sleeping: more while that succeeds. Where ranks share processors the
 // one that is waited for may need this one's.
@@ -165,14 +170,20 @@ static bool soon(DtCounter *c, uint64_t least) {
   return false;
 }
 
-void dt_shm_await(DtCounter *c, uint64_t least, int rank) {
+// `rings`: whoever brings the counter on rings this rank's bell, too.
+static void await(DtCounter *c, uint64_t least, int rank, bool rings) {
   if (dt_counter_get(c) >= least || soon(c, least)) return;
+  DtCounter *bell = &dt_shm.rank[dt_shm.me].bell;
   DtShmRank *self = &dt_shm.rank[dt_shm.me];
   int64_t since = dt_nanoseconds(), slept = 0, waited = 0; // nanoseconds
   atomic_store(&self->waits_for, rank + 1);
   for (uint64_t seen; (seen = dt_counter_get(c)) < least;) {
     if (dt_comm_leaving()) pthread_exit(NULL);
-    dt_counter_sleep(c, seen, DT_LOOK_MS);
+    uint64_t rung = dt_counter_get(bell);
+    bool receives = dt_receive_all();
+    if (!receives) dt_counter_sleep(c, seen, DT_LOOK_MS);
+    else if (!rings) dt_counter_sleep(c, seen, RECEIVING_MS);
+    else if (dt_counter_get(c) < least) dt_counter_sleep(bell, rung, DT_LOOK_MS);
     int64_t t = dt_nanoseconds();
     slept += dt_least(t - since, 2 * DT_LOOK_MS * (int64_t)1000000);
     since = t;
@@ -186,4 +197,21 @@ void dt_shm_await(DtCounter *c, uint64_t least, int rank) {
     be_patient(rank, (double)waited * 1e-9);
   }
   atomic_store(&self->waits_for, 0);
+}
+
+void dt_shm_await(DtCounter *c, uint64_t least, int rank) { await(c, least, rank, false); }
+
+void dt_shm_await_receiver(DtCounter *c, uint64_t least, int rank) { await(c, least, rank, true); }
+
+void dt_shm_expect(const DtOp *op) {
+  dt_shm_publish(op);
+  atomic_store(&dt_shm.rank[dt_shm.me].waits_for, op ? op->g->rank[op->peer] + 1 : 0);
+}
+
+// What a rank staged before it left stays; more does not come.
+void dt_shm_patience(const DtReceive *r, double seconds) {
+  int from = r->op.g->rank[r->op.peer];
+  bool left = atomic_load(&dt_shm.rank[from].state) == DT_RANK_LEFT;
+  if (left && !dt_shm_come(from)) end(DT_GONE, from);
+  be_patient(from, seconds);
 }

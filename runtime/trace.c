@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { MOST_EVENTS = 4 << 20 };
+enum { MOST_EVENTS = 4 << 20, RECEIVES = 3 }; // 3: the row of receives
 
 typedef struct {
   const char *name;
@@ -137,7 +137,7 @@ static void put_row_name(Sink *s, int row, const char *name) {
 
 static void put_rank(Sink *s, int64_t start) {
   int rank = dt_world.rank;
-  bool pair = false;
+  bool pair = false, receives = false;
   put(s,
       "%s{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":\"rank "
       "%d\"}}",
@@ -152,17 +152,20 @@ static void put_rank(Sink *s, int64_t start) {
   }
   if (row.n) put_row_name(s, 1, "communication");
   if (pair) put_row_name(s, 2, "the other microbatch");
+  for (int64_t i = 0; i < row.n; i++) receives |= row.transfer[i].receive;
+  if (receives) put_row_name(s, RECEIVES, "receives");
   for (int64_t i = 0; i < row.n; i++) {
     const DtTransfer *t = &row.transfer[i];
     char what[256] = " ", source[128];
     dt_json_escape(what + 1, sizeof what - 1, t->what ? t->what : "");
     dt_json_escape(source, sizeof source, t->source ? t->source : "");
     put(s,
-        ",\n{\"name\":\"%s%s\",\"ph\":\"X\",\"ts\":%.3f,\"dur\":%.3f,\"pid\":%d,\"tid\":1,"
+        ",\n{\"name\":\"%s%s\",\"ph\":\"X\",\"ts\":%.3f,\"dur\":%.3f,\"pid\":%d,\"tid\":%d,"
         "\"args\":{\"axes\":\"%s\",\"bytes\":%lld,\"step\":%lld,\"microbatch\":%lld,\"layer\":%lld,"
         "\"posted\":%.3f,\"source\":\"%s\"}}",
         t->op, t->what ? what : "", (double)(t->begin - start) / 1e3,
-        (double)(t->end - t->begin) / 1e3, rank, t->axes, (long long)t->bytes, (long long)t->step,
+        (double)(t->end - t->begin) / 1e3, rank, t->receive ? RECEIVES : 1,
+        t->axes, (long long)t->bytes, (long long)t->step,
         (long long)t->micro, (long long)t->layer, (double)(t->posted - start) / 1e3, source);
   }
 }
@@ -184,7 +187,7 @@ static int by_time(const void *a, const void *b) {
 
 // Time that both the communication thread was in an operation and the steps waited for one.
 static int64_t exposed(const DtTransfer *t, int64_t n, const Event *e, int64_t nevent) {
-  int64_t sum = 0, k = 0, since = 0;
+  int64_t sum = 0, k = 0, since = 0; // since: not counted before
   for (int64_t i = 0; i < nevent; i++) {
     if (e[i].name != dt_trace_wait) continue;
     if (e[i].begin) {
@@ -195,7 +198,9 @@ static int64_t exposed(const DtTransfer *t, int64_t n, const Event *e, int64_t n
     for (int64_t j = k; j < n && t[j].begin < e[i].when; j++) {
       int64_t lo = t[j].begin > since ? t[j].begin : since;
       int64_t hi = t[j].end < e[i].when ? t[j].end : e[i].when;
-      if (hi > lo) sum += hi - lo;
+      if (hi <= lo) continue;
+      sum += hi - lo;
+      since = hi;
     }
   }
   return sum;

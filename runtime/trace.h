@@ -43,6 +43,7 @@ typedef struct DtTransfer {
   const char *op, *what, *source, *axes;
   int64_t layer, micro, step, bytes;
   int64_t posted, begin, end; // nanoseconds
+  bool receive; // beside other operations; it begins when data comes or somebody waits for it
 } DtTransfer;
 void dt_trace_comm(const DtTransfer *t); // it is complete now, whatever its `end`
 

@@ -56,6 +56,8 @@ static const DtOp *op;
 static size_t size; // of an element
 static int tag;
 
+static int tag_of(const DtOp *o) { return (int)(dt_op_hash(o) % 16000) * 2; }
+
 // ---- Requests
 
 static void give_up(const char *what) { dt_comm_end(DT_EXIT_PEER, "%s: %s", wire.mpi->name, what); }
@@ -147,6 +149,7 @@ static void wait_for(Batch *b) {
   double waited = 0; // seconds; being stopped does not count
   bool noticed = false;
   for (int look = 0; b->n > 0; look++) {
+    dt_receive_all();
     bool moved = progress(b);
     int64_t t = dt_nanoseconds();
     waited += (double)dt_least(t - before, 2 * DT_LOOK_MS * (int64_t)1000000) * 1e-9;
@@ -322,6 +325,43 @@ static void shift(void) {
   }
 }
 
+// Parts of at most MESSAGE, one after the other. `place`: 1 + the request of the one under way.
+static bool receive(DtReceive *r) {
+  const DtOp *o = &r->op;
+  int64_t each = (int64_t)dt_op_size(o->type), most = MESSAGE / each;
+  while (r->there < o->count) {
+    int64_t n = dt_least(most, o->count - r->there);
+    if (!r->place) {
+      int request = wire.free_request[--wire.nfree], number = tag_of(o) + CONTRIBUTE;
+      r->place = 1 + request;
+      if (wire.mpi->receive(request, o->g->rank[o->peer], (char *)o->out + r->there * each,
+                            (size_t)(n * each), number))
+        give_up(wire.mpi->error());
+    }
+    int done = wire.mpi->test(r->place - 1);
+    if (done < 0) give_up(wire.mpi->error());
+    if (!done) return false;
+    wire.free_request[wire.nfree++] = r->place - 1;
+    r->place = 0;
+    r->there += n;
+  }
+  return true;
+}
+
+static bool noticed; // of the receive that is waited for
+
+static void expect(const DtOp *o) {
+  noticed = false;
+  dt_beat_doing(o);
+}
+
+static void patience(const DtReceive *r, double seconds) {
+  int from = r->op.g->rank[r->op.peer];
+  Batch b = {.n = 1, .peer = &from};
+  op = &r->op;
+  be_patient(&b, seconds, &noticed);
+}
+
 static void from_one(bool sends, const int *to, int n, int from) {
   Batch *b = &wire.batch[0];
   int64_t most = (int64_t)(MESSAGE / size);
@@ -358,7 +398,7 @@ static void barrier(void) {
 static void run(const DtOp *o) {
   op = o;
   size = dt_op_size(o->type);
-  tag = (int)(dt_op_hash(o) % 16000) * 2;
+  tag = tag_of(o);
   dt_beat_doing(o);
   if (dt_beat_due(dt_nanoseconds())) dt_beat_look();
   switch (o->kind) {
@@ -369,7 +409,6 @@ static void run(const DtOp *o) {
   case DT_OP_SHIFT: shift(); break;
   case DT_OP_BROADCAST: broadcast(); break;
   case DT_OP_SEND: from_one(true, &o->peer, 1, 0); break;
-  case DT_OP_RECV: from_one(false, NULL, 0, o->peer); break;
   default: barrier(); break;
   }
   dt_beat_doing(NULL);
@@ -425,7 +464,7 @@ static int allocate(DtError *e) {
   // A lane more for each member: the last block's pieces are rounded up.
   staged += n * LANE * sizeof(double);
   for (int i = 0; i < 2; i++) wire.stage[i] = malloc(staged);
-  wire.nfree = (int)(BATCHES * 2 * n);
+  wire.nfree = (int)((BATCHES * 2 + 1) * n); // and a receive from each
   wire.free_request = malloc((size_t)wire.nfree * sizeof *wire.free_request);
   wire.source = malloc(n * sizeof *wire.source);
   bool good = wire.stage[0] && wire.stage[1] && wire.free_request && wire.source;
@@ -465,4 +504,6 @@ static void finish(void) {
   if (wire.mpi->finish()) dt_note("rank %d: %s", dt_world.rank, wire.mpi->error());
 }
 
-const DtTransport dt_wire_transport = {.open = start, .run = run, .look = look, .finish = finish};
+const DtTransport dt_wire_transport = {.open = start, .run = run, .receive = receive,
+                                       .expect = expect, .patience = patience, .look = look,
+                                       .finish = finish};

@@ -9,7 +9,7 @@ draw() { # STAGES SCHEDULE BATCH DP
 draw 4 1f1b 16 1
 says "^unit costs$" out.txt
 says "^1f1b: 4 stages, 8 microbatches: bubble 3/11 = 27.27%$" out.txt
-says "^stage 0   .F0 F1 F2 F3 \.*B0--- F4 B1--- F5 .*. bubble 27.27%, holds 4$" out.txt
+says "^stage 0   .F0 F1 F2 F3 F4 \.*B0--- F5 \.*B1--- F6 .*. bubble 27.27%, holds 5$" out.txt
 says "^stage 3   .\.*F0 B0--- F1 B1--- .*. bubble 27.27%, holds 1$" out.txt
 says "^estimated costs$" out.txt
 [ "$(grep -c '^stage' out.txt)" = 8 ] || fail "not four stages twice"

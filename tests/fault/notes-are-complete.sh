@@ -45,12 +45,12 @@ for r, row in enumerate(profile["ranks"]):  # how much of it was beside computat
   assert row["rank"] == r and row["operations"] and all(o["what"] or o["operation"] == "barrier" for o in row["operations"]), row
   assert abs(row["computing"] + row["waiting"] - row["seconds"]) < 1e-4, row
   assert -1e-4 < row["communicating"] - row["beside_computation"] < row["waiting"] + 1e-4, row
-  mine = [e for e in events if e["pid"] == r and e["ph"] == "X" and e["tid"] == 1]
+  mine = [e for e in events if e["pid"] == r and e["ph"] == "X" and e["tid"] in (1, 3)]
   assert sum(o["count"] for o in row["operations"]) == len(mine), row
 seen = {}
 with open("known.txt", "w") as out:
   for e in events:
-    if e.get("tid") != 1 or e["ph"] != "X": continue
+    if e.get("tid") not in (1, 3) or e["ph"] != "X": continue
     a = e["args"]
     op, _, what = e["name"].partition(" ")
     if op == "barrier" or what in ("status", "profile", "handshake"): continue

@@ -26,7 +26,7 @@ static int64_t known_length(const DtPipeShape *s) {
 static int32_t most_held(const DtPipeShape *s, int stage) {
   int32_t P = s->stages, M = s->micro, V = s->chunks, cap = V * M;
   if (s->kind == DT_PIPE_FORWARD) return 1;
-  if (s->kind == DT_PIPE_1F1B) cap = P - stage;
+  if (s->kind == DT_PIPE_1F1B) cap = P - stage + (stage < P - 1);
   if (s->kind == DT_PIPE_ZB) cap = P;
   if (s->kind == DT_PIPE_INTERLEAVED) cap = 2 * (P - stage - 1) + (V - 1) * P + 1;
   return cap < V * M ? cap : V * M;
@@ -149,20 +149,43 @@ static void check_faults(void) {
       p,
       "without its other end: rank 6 (stage 1), receive of the activation of chunk 0, microbatch 4",
       "rank 2 (stage 0), which has finished");
-  p = sample(DT_PIPE_GPIPE); // a send left out: the next microbatch finds its buffer full
+  p = sample(DT_PIPE_GPIPE); // a send left out: the next one meets the wrong receive
   drop(p, 0, find(p, 0, DT_PIPE_SEND, 1));
-  refused(p, "rank 2 (stage 0), forward of chunk 0, microbatch 2", "waiting to be sent");
+  refused(p, "rank 2 (stage 0), send of the activation of chunk 0, microbatch 2 to rank 6",
+          "rank 6 (stage 1), receive of the activation of chunk 0, microbatch 1 from rank 2");
+  p = sample(DT_PIPE_GPIPE); // sends too late: a later microbatch finds its buffer full
+  for (int nth = 2; nth >= 1; nth--)
+    for (int64_t i = find(p, 0, DT_PIPE_SEND, nth), end = find(p, 0, DT_PIPE_F, 3); i < end; i++)
+      swap(p, 0, i, i + 1);
+  refused(p, "rank 2 (stage 0), forward of chunk 0, microbatch 3", "waiting to be sent");
   p = sample(DT_PIPE_1F1B); // the same where both wait for it
   drop(p, 0, find(p, 0, DT_PIPE_SEND, 4));
   refused(p, "in a circle: rank 2 (stage 0), receive of the gradient of chunk 1, microbatch 2",
           "rank 6 (stage 1), receive of the activation of chunk 0, microbatch 4");
   p = sample(DT_PIPE_1F1B); // a receive left out
   drop(p, 1, find(p, 1, DT_PIPE_RECV, 0));
-  refused(p, "rank 6 (stage 1), forward of chunk 1, microbatch 0", "has not been received");
-  p = sample(DT_PIPE_1F1B); // a send before the receive that its receiver waits in
-  int64_t first = find(p, 1, DT_PIPE_SEND, 0), next = find(p, 1, DT_PIPE_RECV, 0);
-  swap(p, 1, first, next);
-  refused(p, "rank", "stage 1");
+  refused(p, "rank 10 (stage 2), send of the gradient of chunk 2, microbatch 0 to rank 6",
+          "rank 6 (stage 1), receive of the gradient of chunk 2, microbatch 1 from rank 10");
+  p = sample(DT_PIPE_FORWARD); // the last one left out
+  drop(p, 1, find(p, 1, DT_PIPE_RECV, 4));
+  refused(p, "rank 6 (stage 1), forward of chunk 1, microbatch 4", "has not been received");
+  p = sample(DT_PIPE_FORWARD); // one too many
+  drop(p, 0, find(p, 0, DT_PIPE_SEND, 4));
+  drop(p, 1, find(p, 1, DT_PIPE_F, 4));
+  drop(p, 1, find(p, 1, DT_PIPE_SEND, 4));
+  drop(p, 2, find(p, 2, DT_PIPE_RECV, 4));
+  drop(p, 2, find(p, 2, DT_PIPE_F, 4));
+  refused(p, "without its other end: rank 6 (stage 1), receive of the activation of chunk 0",
+          "rank 2 (stage 0), which has finished");
+  p = sample(DT_PIPE_GPIPE); // one before its buffer is free
+  for (int64_t i = find(p, 1, DT_PIPE_RECV, 4), end = find(p, 1, DT_PIPE_F, 0); i > end; i--)
+    swap(p, 1, i, i - 1);
+  refused(p, "rank 6 (stage 1), receive of the activation of chunk 0, microbatch 2",
+          "its buffer is in use");
+  p = sample(DT_PIPE_1F1B); // a send before what it sends is there
+  swap(p, 1, find(p, 1, DT_PIPE_SEND, 0), find(p, 1, DT_PIPE_F, 0));
+  refused(p, "rank 6 (stage 1), send of the activation of chunk 1, microbatch 0",
+          "has not been computed");
   p = sample(DT_PIPE_ZB); // weight gradients out of order
   swap(p, 1, find(p, 1, DT_PIPE_W, 0), find(p, 1, DT_PIPE_W, 1));
   refused(p, "rank 6 (stage 1), weight gradients of chunk 1, microbatch 1",
@@ -170,8 +193,8 @@ static void check_faults(void) {
   p = sample(DT_PIPE_1F1B); // one slot too few
   p->stage[0].op[find(p, 0, DT_PIPE_F, 1)].slot = 0;
   refused(p, "forward of chunk 0, microbatch 1", "its slot is in use");
-  p = sample(DT_PIPE_GPIPE); // backward before what it waits for
-  swap(p, 0, find(p, 0, DT_PIPE_B, 0), find(p, 0, DT_PIPE_RECV, 0));
+  p = dt_pipe_make(&(DtPipeShape){.kind = DT_PIPE_GPIPE, .stages = 2, .chunks = 1, .micro = 1});
+  drop(p, 0, find(p, 0, DT_PIPE_RECV, 0)); // backward with nothing to come
   refused(p, "rank 2 (stage 0), backward of chunk 0, microbatch 0", "has not been received");
   p = sample(DT_PIPE_GPIPE);
   drop(p, 2, find(p, 2, DT_PIPE_F, 4));
@@ -181,13 +204,13 @@ static void check_faults(void) {
 static const char *const acts[] = {"activations x", "activations y", NULL};
 static const char *const lines[] = {"gpt2.dt:17", NULL, NULL};
 
-// Ranks wait in a ring: the first wants a gradient before it sends what that is computed from.
+// Ranks wait in a ring: the first reads a gradient before it sends what that is computed from.
 static void check_ring(void) {
   DtPipe *p = sample(DT_PIPE_1F1B);
   p->what[DT_PIPE_ACT] = acts;
   p->source[DT_PIPE_ACT] = lines;
   int64_t first = find(p, 0, DT_PIPE_SEND, 0);
-  for (int64_t i = find(p, 0, DT_PIPE_RECV, 0); i > first; i--) swap(p, 0, i, i - 1);
+  for (int64_t i = find(p, 0, DT_PIPE_B, 0); i > first; i--) swap(p, 0, i, i - 1);
   refused(p, "in a circle: rank 2 (stage 0), receive of the gradient of chunk 1, microbatch 0",
           "receive of the activation of chunk 0 (activations x, gpt2.dt:17), microbatch");
   p = sample(DT_PIPE_1F1B);
@@ -196,6 +219,143 @@ static void check_ring(void) {
   p->stage[0].op[find(p, 0, DT_PIPE_SEND, 1)].micro = 2;
   refused(p, "send of the activation of chunk 0 (activations x, gpt2.dt:17), microbatch 2 to",
           "receive of the activation of chunk 0 (activations x, gpt2.dt:17), microbatch 1 from");
+}
+
+// ---- messages that take time
+
+enum { MOST_MESSAGES = 2 * 16 * 32 };
+
+// Time of a step whose messages each take `late`: a send begins when the ones before have gone, and
+// comes so much later, but no sooner than that after its receive was posted.
+typedef struct {
+  const DtPipe *p;
+  int64_t late;
+  // By stage: its operation, when that begins, when the sends before it are through.
+  int64_t at[16], now[16], line[16];
+  int64_t posted[MOST_MESSAGES], comes[MOST_MESSAGES], gone[MOST_MESSAGES]; // -1: unknown
+} Late;
+
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static int64_t message_number(const Late *x, int kind, int chunk, int32_t micro) {
+  return ((int64_t)kind * dt_pipe_chunks(&x->p->shape) + chunk) * x->p->shape.micro + micro;
+}
+
+static bool late_send(Late *x, int s, const DtPipeOp *op) {
+  int64_t m = message_number(x, op->message, op->chunk, op->micro);
+  if (x->posted[m] < 0) return false;
+  x->line[s] = most(most(x->now[s], x->line[s]) + x->late, x->posted[m]);
+  x->gone[m] = x->line[s];
+  x->comes[m] = most(x->line[s], x->posted[m] + x->late);
+  return true;
+}
+
+static bool late_compute(Late *x, int s, const DtPipeOp *op) {
+  int kind = op->work == DT_PIPE_B ? DT_PIPE_GRAD : DT_PIPE_ACT;
+  int from = kind == DT_PIPE_ACT ? op->chunk - 1 : op->chunk + 1;
+  if (op->in >= 0) {
+    int64_t comes = x->comes[message_number(x, kind, from, op->micro)];
+    if (comes < 0) return false;
+    x->now[s] = most(x->now[s], comes);
+  }
+  int32_t before = op->micro - (op->out >= 0 ? x->p->out[kind][op->chunk] : 0);
+  if (op->out >= 0 && before >= 0)
+    x->now[s] = most(x->now[s], x->gone[message_number(x, kind, op->chunk, before)]);
+  x->now[s] += x->p->shape.cost[op->work][op->chunk];
+  return true;
+}
+
+static int64_t length_with(const DtPipe *p, int64_t late) {
+  static Late x;
+  memset(&x, 0, sizeof x);
+  x.p = p;
+  x.late = late;
+  for (int i = 0; i < MOST_MESSAGES; i++) x.posted[i] = x.comes[i] = x.gone[i] = -1;
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (int s = 0; s < p->shape.stages; s++)
+      for (; x.at[s] < p->stage[s].n; x.at[s]++, moved = true) {
+        const DtPipeOp *op = &p->stage[s].op[x.at[s]];
+        if (op->work == DT_PIPE_RECV)
+          x.posted[message_number(&x, op->message, op->chunk, op->micro)] = x.now[s];
+        else if (op->work == DT_PIPE_SEND ? !late_send(&x, s, op) : !late_compute(&x, s, op)) break;
+      }
+  }
+  int64_t length = 0;
+  for (int s = 0; s < p->shape.stages; s++) length = most(length, x.now[s]);
+  return length;
+}
+
+static int64_t messages(const DtPipe *p, int stage) {
+  int64_t n = 0;
+  for (int64_t i = 0; i < p->stage[stage].n; i++)
+    n += p->stage[stage].op[i].work >= DT_PIPE_COMPUTED;
+  return n;
+}
+
+// A step grows by less than so many hundredths of the time that the first stage's messages take.
+// What fills and drains a pipeline cannot be beside anything: it weighs less the more microbatches.
+static void check_late(DtPipeKind kind, int stages, int32_t micro, int64_t late, int64_t percent) {
+  int chunks = kind == DT_PIPE_INTERLEAVED ? 2 : 1;
+  int64_t cost[3][16];
+  for (int c = 0; c < 16; c++) {
+    cost[0][c] = cost[2][c] = 600 / chunks;
+    cost[1][c] = (kind == DT_PIPE_ZB ? 600 : 1200) / chunks;
+  }
+  DtPipeShape s = {.kind = kind, .stages = stages, .chunks = chunks, .micro = micro,
+                   .cost = {cost[0], cost[1], cost[2]}};
+  DtPipe *p = dt_pipe_make(&s);
+  CHECK(p);
+  if (!p) return;
+  CHECK(length_with(p, 0) == p->length);
+  int64_t more = length_with(p, late) - p->length, sum = messages(p, 0) * late;
+  if (100 * more >= percent * sum) {
+    snprintf(text, sizeof text, "%lld longer, of %lld that messages take", (long long)more,
+             (long long)sum);
+    say(&s, text);
+  }
+  CHECK(100 * more < percent * sum);
+  dt_pipe_free(p);
+}
+
+static void check_overlap(void) {
+  for (int64_t late = 10; late <= 200; late += 10) {
+    check_late(DT_PIPE_GPIPE, 2, 4, late, 26);
+    check_late(DT_PIPE_GPIPE, 2, 8, late, 13);
+    check_late(DT_PIPE_1F1B, 2, 4, late, 26);
+    check_late(DT_PIPE_1F1B, 2, 8, late, 13);
+    check_late(DT_PIPE_INTERLEAVED, 2, 4, late, 26);
+    check_late(DT_PIPE_INTERLEAVED, 2, 8, late, 13);
+    check_late(DT_PIPE_ZB, 2, 8, late, 26);
+    check_late(DT_PIPE_GPIPE, 4, 16, late, 20);
+    check_late(DT_PIPE_1F1B, 4, 16, late > 100 ? 100 : late, 33);
+    check_late(DT_PIPE_INTERLEAVED, 4, 16, late, 20);
+    check_late(DT_PIPE_ZB, 4, 16, late, 39);
+  }
+}
+
+// Each receive is posted before the work ahead of the one that reads it, but for the first that a
+// stage computes with.
+static void check_ahead(DtPipeKind kind) {
+  int chunks = kind == DT_PIPE_INTERLEAVED ? 2 : 1;
+  DtPipe *p = dt_pipe_make(
+      &(DtPipeShape){.kind = kind, .stages = 3, .chunks = chunks, .micro = 7});
+  CHECK(p);
+  for (int s = 0; p && s < 3; s++)
+    for (int64_t i = 0, before = -1; i < p->stage[s].n; i++) {
+      const DtPipeOp *op = &p->stage[s].op[i];
+      if (op->work >= DT_PIPE_COMPUTED) continue;
+      int kind_read = op->work == DT_PIPE_B ? DT_PIPE_GRAD : DT_PIPE_ACT, ahead = 0;
+      int from = kind_read == DT_PIPE_ACT ? op->chunk - 1 : op->chunk + 1;
+      for (int64_t k = 0; k < before && op->in >= 0; k++) {
+        const DtPipeOp *r = &p->stage[s].op[k];
+        ahead += r->work == DT_PIPE_RECV && r->message == kind_read && r->chunk == from &&
+                 r->micro == op->micro;
+      }
+      CHECK(op->in < 0 || before < 0 || ahead == 1);
+      before = i;
+    }
+  dt_pipe_free(p);
 }
 
 static void check_parse(void) {
@@ -217,7 +377,7 @@ static void check_drawing(void) {
   CHECK(drawn);
   if (drawn) {
     CHECK_SAYS(drawn, "1f1b: 2 stages, 3 microbatches: bubble 1/4 = 25.00%\n");
-    CHECK_SAYS(drawn, "stage 0   |F0 F1 ......B0--- F2 B1--- ...B2--- | bubble 25.00%, holds 2\n");
+    CHECK_SAYS(drawn, "stage 0   |F0 F1 F2 ...B0--- ...B1--- ...B2--- | bubble 25.00%, holds 3\n");
     CHECK_SAYS(drawn, "stage 1   |...F0 B0--- F1 B1--- F2 B2--- ......| bubble 25.00%, holds 1\n");
   }
   free(drawn);
@@ -232,6 +392,8 @@ int main(void) {
   check_uneven();
   check_faults();
   check_ring();
+  check_overlap();
+  for (int k = 0; k < DT_PIPE_KINDS; k++) check_ahead((DtPipeKind)k);
   check_parse();
   check_drawing();
   return check_done();
