@@ -20,14 +20,16 @@ static void add_operand(const Module *m, Id read, void *ctx) {
   if (o->n < 32) o->indices[o->n++] = ex_indices(m, read);
 }
 
-// A sum of a product of two reads, each with an index that the other lacks.
+// A sum of a product of two reads, each with an index that the other lacks. A microbatch of one
+// sample is cut as one of many is: its index is the first of a result.
 bool stmt_is_product(const Module *m, const Fn *f, const Stmt *s) {
   Operands o = {.n = 0};
   uint32_t sizeable = 0, bound = 0;
   (void)f;
   if (s->kind != ST_COMP || s->red != RED_SUM) return false;
   for (uint32_t i = 0; i < s->nindex; i++) {
-    if (s->index[i].extent > 1) sizeable |= 1u << i;
+    bool sample = i == 0 && s->nfree > 0 && m->train.microbatch == 1;
+    if (s->index[i].extent > 1 || sample) sizeable |= 1u << i;
     if (i >= s->nfree) bound |= 1u << i;
   }
   ex_reads(m, s->body, add_operand, &o);

@@ -42,3 +42,6 @@ expect 1 "$DTC" plain.dt --cp 2 --cp-attention alltoall --report
 says "alltoall: this model has no attention" err.txt
 expect 1 "$DTC" plain.dt --cp 2 --cp-attention ring --report
 says "ring: this model has no attention" err.txt
+# A microbatch of one sample is cut as others are.
+expect 0 "$DTC" "$SRC/examples/mlp.dt" --tp 2 -D batch=3 -D microbatch=1 --report
+says "^  tp +all-reduce .* 3 times" out.txt
