@@ -217,8 +217,13 @@ static int64_t waited(void) {
   return sum;
 }
 
+// One rank alone has none, and no array.
+static void sort_transfers(int (*before)(const void *, const void *)) {
+  if (row.n) qsort(row.transfer, (size_t)row.n, sizeof *row.transfer, before);
+}
+
 static void put_operations(Sink *s) {
-  qsort(row.transfer, (size_t)row.n, sizeof *row.transfer, by_operation);
+  sort_transfers(by_operation);
   for (int64_t i = 0, next; i < row.n; i = next) {
     const DtTransfer *t = &row.transfer[i];
     int64_t bytes = 0, time = 0;
@@ -240,7 +245,7 @@ static void put_operations(Sink *s) {
 static void put_summary(Sink *s) {
   int64_t all = trace.n ? trace.event[trace.n - 1].when - trace.event[0].when : 0, time = 0;
   int64_t wait = waited();
-  qsort(row.transfer, (size_t)row.n, sizeof *row.transfer, by_time);
+  sort_transfers(by_time);
   for (int64_t i = 0; i < row.n; i++) time += row.transfer[i].end - row.transfer[i].begin;
   int64_t beside = time - exposed(row.transfer, row.n, trace.event, trace.n);
   put(s,
