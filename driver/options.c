@@ -7,8 +7,8 @@
 #include "ir/diag.h"
 #include "runtime/pipeline.h"
 
-// One row an option: letter or number, long name, argument (NULL: none), help. --help prints the rows
-// in this order.
+// One row an option: letter or number, long name, argument (NULL: none), help. --help prints the
+// rows in this order.
 enum {
   OPT_TARGET = 256, OPT_ARCH, OPT_TP, OPT_PP, OPT_CP, OPT_SEQUENCE, OPT_CP_ATTENTION, OPT_EP,
   OPT_ZERO, OPT_ZERO_GROUP, OPT_ACCUMULATE, OPT_GATHER, OPT_IN_FLIGHT, OPT_SCHEDULE, OPT_PRECISION,
@@ -23,38 +23,58 @@ typedef struct Row {
 } Row;
 
 static const Row rows[] = {
-    {'o', "output", "FILE", "the training program (default ./train); with\n--emit or --report, where the text goes (default\nstdout)"},
-    {'D', "define", "NAME=VALUE", "override a size of the model or a setting of its\ntrain block (repeatable)"},
+    {'o', "output", "FILE",
+     "the training program (default ./train); with\n"
+     "--emit or --report, where the text goes (default\nstdout)"},
+    {'D', "define", "NAME=VALUE",
+     "override a size of the model or a setting of its\ntrain block (repeatable)"},
     {'I', "include", "DIR", "where `use` looks before the stdlib (repeatable)"},
     {OPT_TARGET, "target", "cpu", "what to compile for"},
-    {OPT_ARCH, "arch", "NAME", "processor: native (default), x86-64, x86-64-v3,\nx86-64-v4, or a name that LLVM knows"},
+    {OPT_ARCH, "arch", "NAME",
+     "processor: native (default), x86-64, x86-64-v3,\nx86-64-v4, or a name that LLVM knows"},
     {OPT_PRECISION, "precision", "fp32|fp64", "override the train block's; fp64 is for checking"},
     {OPT_TP, "tp", "N", "tensor-parallel degree: ranks that share a layer's\nproducts"},
     {OPT_PP, "pp", "N", "pipeline stages: each rank has a part of the layers"},
-    {OPT_SCHEDULE, "schedule", "NAME", "of a pipeline: gpipe, 1f1b (default),\ninterleaved[:CHUNKS] or zb"},
+    {OPT_SCHEDULE, "schedule", "NAME",
+     "of a pipeline: gpipe, 1f1b (default),\ninterleaved[:CHUNKS] or zb"},
     {OPT_CP, "cp", "N", "context-parallel degree: ranks that share a\nsequence"},
-    {OPT_SEQUENCE, "sequence-parallel", NULL, "with --tp: norms and residuals are cut along the\nsequence"},
+    {OPT_SEQUENCE, "sequence-parallel", NULL,
+     "with --tp: norms and residuals are cut along the\nsequence"},
     {OPT_CP_ATTENTION, "cp-attention", "HOW",
-     "with --cp: gather (the default): gather keys and\nvalues; ring: hand them round in parts; alltoall:\n"
-     "exchange the sequence for heads"},
+     "with --cp: gather (the default): gather keys and\n"
+     "values; ring: hand them round in parts; alltoall:\nexchange the sequence for heads"},
     {OPT_EP, "ep", "N", "expert-parallel degree (this version: 1)"},
-    {OPT_ZERO, "zero", "0|1|2|3", "what data-parallel ranks keep a part of: 1 the\noptimizer's state, 2 gradients too, 3 parameters too"},
-    {OPT_ZERO_GROUP, "zero-group", "N", "cut within groups of N ranks, and keep the same\nparts in each group (default: one group)"},
-    {OPT_ACCUMULATE, "accumulate", "once|each", "reduce gradients once a step (default for --zero 0\nand 1) or at each microbatch (for 2 and 3)"},
-    {OPT_GATHER, "gather", "each|once", "--zero 3: gather a layer's parameters each time it\nruns (default), or all of them once a step"},
+    {OPT_ZERO, "zero", "0|1|2|3",
+     "what data-parallel ranks keep a part of: 1 the\n"
+     "optimizer's state, 2 gradients too, 3 parameters too"},
+    {OPT_ZERO_GROUP, "zero-group", "N",
+     "cut within groups of N ranks, and keep the same\nparts in each group (default: one group)"},
+    {OPT_ACCUMULATE, "accumulate", "once|each",
+     "reduce gradients once a step (default for --zero 0\n"
+     "and 1) or at each microbatch (for 2 and 3)"},
+    {OPT_GATHER, "gather", "each|once",
+     "--zero 3: gather a layer's parameters each time it\n"
+     "runs (default), or all of them once a step"},
     {OPT_IN_FLIGHT, "in-flight", "1|2",
-     "with --tp or --cp: microbatches under way at once;\nof 2 one computes while the other exchanges"},
-    {OPT_DP, "dp", "N", "data-parallel degree for --report, --memory, --emit\nschedule and --interpret; a launch finds its own"},
-    {OPT_GLOBAL_BATCH, "global-batch", "N", "batch for --report, --memory, --emit schedule and\n--interpret"},
+     "with --tp or --cp: microbatches under way at once;\n"
+     "of 2 one computes while the other exchanges"},
+    {OPT_DP, "dp", "N",
+     "data-parallel degree for --report, --memory, --emit\n"
+     "schedule and --interpret; a launch finds its own"},
+    {OPT_GLOBAL_BATCH, "global-batch", "N",
+     "batch for --report, --memory, --emit schedule and\n--interpret"},
     {OPT_CHECKPOINT, "checkpoint", "none", "activation checkpointing (this version: none)"},
-    {OPT_EMIT, "emit", "WHAT", "print ast, ir, kernels, c, llvm, asm, plan or\nschedule instead of linking"},
+    {OPT_EMIT, "emit", "WHAT",
+     "print ast, ir, kernels, c, llvm, asm, plan or\nschedule instead of linking"},
     {OPT_DUMP, "dump-after", "PASS,...", "print the IR after these passes, or after all"},
     {OPT_RUN, "run", "PASS,...", "the input is IR text: run only these passes and\nprint"},
     {OPT_CHECK, "check", NULL, "type-check only"},
     {OPT_INTERPRET, "interpret", NULL, "train in the float64 interpreter and print the log"},
     {OPT_STEPS, "steps", "N", "how many steps --interpret takes (default 3)"},
-    {OPT_REPORT, "report", "text|json|html", "print parameters, FLOPs, memory, communication and\nschedule instead of linking"},
-    {OPT_MEMORY, "memory", "BYTES", "refuse a program of which a rank needs more (80G,\n512M), and say what would fit"},
+    {OPT_REPORT, "report", "text|json|html",
+     "print parameters, FLOPs, memory, communication and\nschedule instead of linking"},
+    {OPT_MEMORY, "memory", "BYTES",
+     "refuse a program of which a rank needs more (80G,\n512M), and say what would fit"},
     {OPT_DETERMINISTIC, "deterministic", NULL, "same bits each run: always so on the CPU"},
     {OPT_REDUCE_DTYPE, "reduce-dtype", "TYPE",
      "type of sums over ranks; not for the CPU, whose\nprograms add up in their --precision"},
@@ -73,8 +93,9 @@ void options_help(FILE *out) {
   for (int i = 0; i < NROW; i++) {
     char left[64];
     const Row *r = &rows[i];
-    snprintf(left, sizeof left, "%s%c%s--%s%s%s", r->key < 256 ? "-" : " ", r->key < 256 ? r->key : ' ',
-             r->key < 256 ? ", " : "  ", r->name, r->arg ? " " : "", r->arg ? r->arg : "");
+    bool letter = r->key < 256;
+    snprintf(left, sizeof left, "%s%c%s--%s%s%s", letter ? "-" : " ", letter ? r->key : ' ',
+             letter ? ", " : "  ", r->name, r->arg ? " " : "", r->arg ? r->arg : "");
     fprintf(out, "  %-25s ", left);
     for (const char *p = r->help; *p; p++) {
       putc(*p, out);
@@ -96,27 +117,28 @@ __attribute__((format(printf, 1, 2))) static int usage(const char *fmt, ...) {
   return EXIT_USAGE;
 }
 
+// Digits alone, of a number from 1 to 2^40.
 static bool positive(const char *text, int64_t *out) {
-  char *end;
-  long long v = strtoll(text, &end, 10);
-  *out = v;
-  return end != text && !*end && v >= 1 && v <= INT64_C(1) << 40;
+  *out = *text && !text[strspn(text, "0123456789")] ? strtoll(text, NULL, 10) : 0;
+  return *out >= 1 && *out <= INT64_C(1) << 40;
 }
 
 // A number with K, M, G or T (powers of 1024) after it.
 static bool bytes(const char *text, int64_t *out) {
   char *end;
   double v = strtod(text, &end);
+  if (end != text + strspn(text, "0123456789.e")) return false; // no sign, no hexadecimal number
   const char *unit = "KMGT", *at = *end ? strchr(unit, *end) : NULL;
   if (end == text || (*end && (!at || end[1])) || !(v > 0)) return false;
   for (int i = 0; at && i <= at - unit; i++) v *= 1024;
-  if (!(v < 9e18)) return false;
+  if (!(v >= 1 && v < 9e18)) return false;
   *out = (int64_t)v;
   return true;
 }
 
 static int set_emit(Options *o, const char *what) {
-  static const char *const name[] = {"ast", "ir", "kernels", "c", "llvm", "asm", "plan", "schedule"};
+  static const char *const name[] = {"ast", "ir",  "kernels", "c",
+                                     "llvm", "asm", "plan",    "schedule"};
   for (int i = 0; i < 8; i++)
     if (!strcmp(what, name[i])) {
       o->emit = (Emit)(EMIT_AST + i);
@@ -131,13 +153,18 @@ static int one_only(const char *name, const char *value, const char *only) {
   return usage("--%s %s: this version of dtc has --%s %s only", name, value, name, only);
 }
 
+static int number(const char *name, const char *value, int64_t *to) {
+  return positive(value, to) ? 0 : usage("--%s %s: expected a number, 1 or more", name, value);
+}
+
 static int degree(const char *name, const char *value, int64_t *to) {
   if (positive(value, to) && *to <= 4096) return 0;
-  return usage("--%s %s: expected a number of ranks", name, value);
+  return usage("--%s %s: expected a number of ranks, 1 to 4096", name, value);
 }
 
 static int set_word(Str *to, const char *name, const char *v) {
-  if (strcmp(v, "once") && strcmp(v, "each")) return usage("--%s %s: expected once or each", name, v);
+  if (strcmp(v, "once") && strcmp(v, "each"))
+    return usage("--%s %s: expected once or each", name, v);
   *to = v;
   return 0;
 }
@@ -149,9 +176,11 @@ static int combine_pipeline(Options *o) {
     return usage("--schedule %s: expected gpipe, 1f1b, interleaved, interleaved:CHUNKS or zb", s);
   o->pipe_kind = (int)kind;
   if (o->pp > 1 && o->pp * o->pipe_chunks > 64)
-    return usage("--pp %lld --schedule %s: a pipeline has at most 64 chunks in all", (long long)o->pp, s);
+    return usage("--pp %lld --schedule %s: a pipeline has at most 64 chunks in all",
+                 (long long)o->pp, s);
   if (o->pp < 2 && o->schedule) return usage("--schedule %s is for a pipeline: --pp 2 or more", s);
-  if (o->pp < 2 && o->emit == EMIT_SCHEDULE) return usage("--emit schedule is for a pipeline: --pp 2 or more");
+  if (o->pp < 2 && o->emit == EMIT_SCHEDULE)
+    return usage("--emit schedule is for a pipeline: --pp 2 or more");
   return 0;
 }
 
@@ -165,19 +194,25 @@ static int combine_outputs(const Options *o) {
   const struct {
     bool on;
     const char *name;
-  } wish[] = {{o->emit, "--emit"}, {o->run, "--run"}, {o->interpret, "--interpret"}, {o->report, "--report"},
+  } wish[] = {{o->emit, "--emit"},
+              {o->run, "--run"},
+              {o->interpret, "--interpret"},
+              {o->report, "--report"},
               {o->check && !o->dump_after, "--check"}};
   const char *first = NULL;
   for (int i = 0; i < 5; i++) {
     if (!wish[i].on) continue;
-    if (first) return usage("%s and %s ask for different things; give one of them", first, wish[i].name);
+    if (first)
+      return usage("%s and %s ask for different things; give one of them", first, wish[i].name);
     first = wish[i].name;
   }
-  if (o->steps && !o->interpret) return usage("--steps is for --interpret; the program has its own: ./train --steps N");
+  if (o->steps && !o->interpret)
+    return usage("--steps is for --interpret; the program has its own: ./train --steps N");
   if (o->global_batch && !o->interpret && !o->report && !o->memory && o->emit != EMIT_SCHEDULE)
-    return usage("--global-batch is for --report, --memory, --emit schedule and --interpret; the batch of a program "
-                 "is -D batch=N");
-  if (o->output && same_file(o->input, o->output)) return usage("-o %s is the model itself", o->output);
+    return usage("--global-batch is for --report, --memory, --emit schedule and --interpret; the "
+                 "batch of a program is -D batch=N");
+  if (o->output && same_file(o->input, o->output))
+    return usage("-o %s is the model itself", o->output);
   return 0;
 }
 
@@ -208,21 +243,22 @@ static int combine(Options *o) {
   int bad = combine_pipeline(o);
   if (!bad) bad = combine_outputs(o);
   if (bad) return bad;
-  if (o->gather && o->zero < 3) return usage("--gather is for --zero 3, which keeps parameters in parts");
+  if (o->gather && o->zero < 3)
+    return usage("--gather is for --zero 3, which keeps parameters in parts");
   if ((o->heads || o->ring) && o->cp < 2)
     return usage("--cp-attention %s is for --cp 2 or more", o->ring ? "ring" : "alltoall");
   if (o->sequence && o->tp < 2) return usage("--sequence-parallel is for --tp 2 or more");
   if (o->dp && !o->report && !o->interpret && !o->memory && o->emit != EMIT_SCHEDULE)
-    return usage("--dp is for --report, --memory, --emit schedule and --interpret: a launch finds the data-parallel "
-                 "degree itself");
+    return usage("--dp is for --report, --memory, --emit schedule and --interpret: a launch finds "
+                 "the data-parallel degree itself");
   o->accumulate_each = o->accumulate ? !strcmp(o->accumulate, "each") : o->zero >= 2;
   o->gather_once = o->gather && !strcmp(o->gather, "once");
   bad = combine_flight(o);
   if (bad) return bad;
   int64_t holders = o->dp * (o->cp ? o->cp : 1); // ranks that share a parameter
   if (o->zero_group && holders % o->zero_group)
-    return usage("--zero-group %lld does not divide the %lld ranks of --dp and --cp", (long long)o->zero_group,
-                 (long long)holders);
+    return usage("--zero-group %lld does not divide the %lld ranks of --dp and --cp",
+                 (long long)o->zero_group, (long long)holders);
   return 0;
 }
 
@@ -230,7 +266,14 @@ static bool is_form(const char *report) {
   return !strcmp(report, "text") || !strcmp(report, "json") || !strcmp(report, "html");
 }
 
+static const char *spelt(int key) {
+  int i = 0;
+  while (rows[i].key != key) i++;
+  return str_printf("--%s", rows[i].name);
+}
+
 static int set(Options *o, Arena *a, int key, const char *v) {
+  if (v && !*v && key != OPT_RUN) return usage("option %s needs a value", spelt(key));
   switch (key) {
   case 'o': o->output = v; return 0;
   case 'D':
@@ -241,12 +284,14 @@ static int set(Options *o, Arena *a, int key, const char *v) {
   case OPT_TARGET:
     o->target = v;
     if (!strcmp(v, "cpu")) return 0;
-    if (!strcmp(v, "cuda")) return usage("--target cuda: this version of dtc compiles for the CPU only");
+    if (!strcmp(v, "cuda"))
+      return usage("--target cuda: this version of dtc compiles for the CPU only");
     return usage("--target %s: expected cpu", v);
   case OPT_ARCH: o->arch = v; return 0;
   case OPT_TP: return degree("tp", v, &o->tp);
   case OPT_PP:
-    return positive(v, &o->pp) && o->pp <= 64 ? 0 : usage("--pp %s: expected a number of stages, at most 64", v);
+    if (positive(v, &o->pp) && o->pp <= 64) return 0;
+    return usage("--pp %s: expected a number of stages, 1 to 64", v);
   case OPT_SCHEDULE: o->schedule = v; return 0;
   case OPT_CP: return degree("cp", v, &o->cp);
   case OPT_SEQUENCE: o->sequence = true; return 0;
@@ -256,14 +301,15 @@ static int set(Options *o, Arena *a, int key, const char *v) {
     if (o->heads || o->ring || !strcmp(v, "gather")) return 0;
     return usage("--cp-attention %s: expected gather, ring or alltoall", v);
   case OPT_EP: return one_only("ep", v, "1");
-  case OPT_DP: return positive(v, &o->dp) && o->dp <= 4096 ? 0 : usage("--dp %s: expected a number of ranks", v);
+  case OPT_DP: return degree("dp", v, &o->dp);
   case OPT_ZERO:
     o->zero = v[0] - '0';
-    return v[0] && !v[1] && o->zero >= 0 && o->zero <= 3 ? 0 : usage("--zero %s: expected 0, 1, 2 or 3", v);
+    if (!v[1] && o->zero >= 0 && o->zero <= 3) return 0;
+    return usage("--zero %s: expected 0, 1, 2 or 3", v);
   case OPT_ZERO_GROUP:
     return positive(v, &o->zero_group) && o->zero_group <= 1 << 20
                ? 0
-               : usage("--zero-group %s: expected a number of ranks", v);
+               : usage("--zero-group %s: expected a number of ranks, 1 or more", v);
   case OPT_ACCUMULATE: return set_word(&o->accumulate, "accumulate", v);
   case OPT_GATHER: return set_word(&o->gather, "gather", v);
   case OPT_IN_FLIGHT:
@@ -279,16 +325,16 @@ static int set(Options *o, Arena *a, int key, const char *v) {
   case OPT_RUN: o->run = v; return 0;
   case OPT_CHECK: o->check = true; return 0;
   case OPT_INTERPRET: o->interpret = true; return 0;
-  case OPT_STEPS: return positive(v, &o->steps) ? 0 : usage("--steps %s: expected a number", v);
-  case OPT_GLOBAL_BATCH:
-    return positive(v, &o->global_batch) ? 0 : usage("--global-batch %s: expected a number", v);
+  case OPT_STEPS: return number("steps", v, &o->steps);
+  case OPT_GLOBAL_BATCH: return number("global-batch", v, &o->global_batch);
   case OPT_REPORT:
     o->report = true;
     o->report_form = v ? v : "text";
     if (!is_form(o->report_form))
       return usage("--report=%s: expected text, json or html", v);
     return 0;
-  case OPT_MEMORY: return bytes(v, &o->memory) ? 0 : usage("--memory %s: expected bytes, like 80G", v);
+  case OPT_MEMORY:
+    return bytes(v, &o->memory) ? 0 : usage("--memory %s: expected bytes, 1 or more, like 80G", v);
   case OPT_DETERMINISTIC: o->deterministic = true; return 0;
   case OPT_REDUCE_DTYPE:
     return usage("--reduce-dtype %s: programs for the CPU add up over ranks in the type that they "
@@ -316,7 +362,9 @@ static int unknown(const char *text) {
 int options_parse(Options *o, Arena *a, int argc, char **argv) {
   struct option longs[NROW + 1] = {0};
   for (int i = 0; i < NROW; i++) {
-    int has = !rows[i].arg ? no_argument : rows[i].key == OPT_REPORT ? optional_argument : required_argument;
+    int has = !rows[i].arg                 ? no_argument
+              : rows[i].key == OPT_REPORT ? optional_argument
+                                          : required_argument;
     longs[i] = (struct option){rows[i].name, has, NULL, rows[i].key};
   }
   *o = (Options){.target = "cpu", .arch = "native"};
@@ -324,7 +372,8 @@ int options_parse(Options *o, Arena *a, int argc, char **argv) {
   for (int key; (key = getopt_long(argc, argv, ":o:D:I:v", longs, NULL)) != -1;) {
     if (key == ':') return usage("option '%s' needs a value", argv[optind - 1]);
     if (key == '?') {
-      if (optopt && optopt < 256) return usage("unknown option '-%c'; `dtc --help` lists them", optopt);
+      if (optopt && optopt < 256)
+        return usage("unknown option '-%c'; `dtc --help` lists them", optopt);
       if (optopt) return usage("option '%s' takes no value", argv[optind - 1]);
       return unknown(argv[optind - 1]);
     }
@@ -334,7 +383,8 @@ int options_parse(Options *o, Arena *a, int argc, char **argv) {
   }
   if (o->help || o->version) return 0;
   if (optind >= argc) return usage("no model given; usage: dtc MODEL.dt [options]");
-  if (optind + 1 < argc) return usage("more than one model given: '%s' and '%s'", argv[optind], argv[optind + 1]);
+  if (optind + 1 < argc)
+    return usage("more than one model given: '%s' and '%s'", argv[optind], argv[optind + 1]);
   o->input = argv[optind];
   return combine(o);
 }

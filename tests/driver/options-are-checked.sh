@@ -129,3 +129,31 @@ says "parameters" out.txt
 expect 2 "$DTC" "$SRC/examples/gpt2.dt" --report --zero 3 --zero-group 2 --dp 3
 says "zero-group 2 does not divide the 3 ranks of --dp and --cp" err.txt
 expect 0 "$DTC" "$SRC/examples/gpt2.dt" --report --zero 3 --zero-group 2 --dp 3 --cp 2
+# Every option that takes a number refuses what is none, is out of its range or is not given: no 0, negative or cut
+# number stands for a default.
+for option in $("$DTC" --help | sed -nE 's/^ +--([a-z-]+) (N|BYTES) .*/\1/p'); do
+  for bad in 0 -1 3x x3 1.5x 0x10 ' 3' 99999999999999999999 1e400 nan; do
+    expect 2 "$DTC" "$MLP" --$option "$bad"
+    says "^dtc: --$option $bad: |^dtc: --$option $bad is" err.txt
+  done
+  expect 2 "$DTC" "$MLP" --$option ""
+  says "option --$option needs a value" err.txt
+  expect 2 "$DTC" "$MLP" --$option
+  says "option '--$option' needs a value" err.txt
+done
+[ -n "${option:-}" ] || fail "no options that take numbers were found"
+expect 2 "$DTC" "$MLP" --memory 0.5
+for bad in interleaved: interleaved:0 interleaved:-1 interleaved:3x interleaved:99999999999999999999; do
+  expect 2 "$DTC" "$MLP" --pp 2 --schedule $bad
+  says "expected gpipe, 1f1b, interleaved, interleaved:CHUNKS or zb" err.txt
+done
+expect 2 "$DTC" "$MLP" --zero ""
+expect 2 "$DTC" "$MLP" --zero 1x
+expect 2 "$DTC" "$MLP" -o ""
+says "option --output needs a value" err.txt
+expect 2 "$DTC" "$MLP" -D ""
+# Passes that know nothing of exchanges are not run on a program that has them.
+expect 0 "$DTC" "$MLP" --tp 2 --dump-after shard -o train
+sed -n '/^# after shard/,/^# after /p' out.txt | sed '/^# after/d' >cut.ir
+expect 1 "$DTC" --run batch cut.ir
+says "pass batch is for programs of one rank, and this one is cut over a mesh" err.txt
