@@ -70,7 +70,7 @@ static void add_memory(Report *r, const Plan *p) {
 
 Report report_make(const Plan *p, int ranks) {
   const Module *m = p->m;
-  Report r = {.ranks = ranks};
+  Report r = {.ranks = ranks, .in_flight = p->in_flight > 1 ? p->in_flight : 1};
   for (uint32_t i = 0; i < m->param.n; i++) {
     int64_t n = 1;
     for (int d = 0; d < m->param.at[i].rank; d++) n *= m->param.at[i].extent[d];
@@ -134,8 +134,10 @@ void report_text(const Report *r, const Module *m, FILE *out) {
   fprintf(out, "%s, %s, ", m->name, dtype_name[m->compute]);
   layout_text(r, out);
   fprintf(out, "parameters               %16lld\n", (long long)r->parameters);
-  fprintf(out, "batch                    %16lld samples in %lld microbatches of %lld\n", (long long)m->train.batch,
+  fprintf(out, "batch                    %16lld samples in %lld microbatches of %lld", (long long)m->train.batch,
           (long long)r->microbatches, (long long)m->train.microbatch);
+  if (r->in_flight > 1) fprintf(out, ", %d in flight", r->in_flight);
+  fprintf(out, "\n");
   fprintf(out, "kernels a microbatch     %16u\n", r->kernels);
   fprintf(out, "FLOPs a microbatch       %16.4g (matrix products and attention %.4g, the rest %.4g)\n\n",
           r->matrix_flops + r->other_flops, r->matrix_flops, r->other_flops);
@@ -154,10 +156,10 @@ void report_text(const Report *r, const Module *m, FILE *out) {
 void report_json(const Report *r, const Module *m, FILE *out) {
   fprintf(out,
           "{\"model\":\"%s\",\"target\":\"cpu\",\"precision\":\"%s\",\"ranks\":%d,\"stages\":%d,\"zero\":%d,\"zero_group\":%d,"
-          "\"parameters\":%lld,\"batch\":%lld,\"microbatch\":%lld,\"microbatches\":%lld,\"kernels\":%u,"
+          "\"parameters\":%lld,\"batch\":%lld,\"microbatch\":%lld,\"microbatches\":%lld,\"in_flight\":%d,\"kernels\":%u,"
           "\"matrix_flops\":%.17g,\"other_flops\":%.17g,",
           m->name, dtype_name[m->compute], r->ranks, r->stages, r->zero, r->owners, (long long)r->parameters,
-          (long long)m->train.batch, (long long)m->train.microbatch, (long long)r->microbatches, r->kernels,
+          (long long)m->train.batch, (long long)m->train.microbatch, (long long)r->microbatches, r->in_flight, r->kernels,
           r->matrix_flops, r->other_flops);
   for (int i = 0; i < REPORT_MEMORY; i++) {
     ReportBytes b = report_bytes(r, i);

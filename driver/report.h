@@ -16,6 +16,7 @@ typedef struct Report {
   int ranks, zero, owners; // data-parallel ranks; those among which ZeRO cuts
   double matrix_flops, other_flops; // of one microbatch, forward and backward
   int64_t microbatches; // of one optimizer step, on all ranks
+  int in_flight; // of them, that a rank has under way at once
   uint32_t kernels; // launched by one microbatch
   Traffic traffic; // of a rank of `stage`, in a step
   DtPipeBubble bubble; // all 0: no pipeline

@@ -50,6 +50,7 @@ static void model_html(const Report *r, const Module *m, FILE *out) {
   row(out, "samples in a batch", "batch", m->train.batch);
   row(out, "in microbatches of", "microbatch", m->train.microbatch);
   row(out, "of which a step has", "microbatches", r->microbatches);
+  row(out, "of which a rank runs at once", "in_flight", r->in_flight);
   row(out, "kernels a microbatch", "kernels", r->kernels);
   fprintf(out,
           "<tr><th>FLOPs a microbatch, of products and attention<td id=\"matrix_flops\">%.17g\n"
@@ -140,9 +141,9 @@ static void schedule_html(const Report *r, const Module *m, const DtPipe *p, FIL
   fputs("<h2>Schedule</h2>\n", out);
   if (!p) {
     fprintf(out,
-            "<p>No pipeline: microbatches are run one after the other. Bubble: <span "
+            "<p>No pipeline: microbatches are run %s. Bubble: <span "
             "id=\"bubble\">%.6g</span>\n",
-            bubble);
+            r->in_flight > 1 ? "two at a time, in turns" : "one after the other", bubble);
     return;
   }
   fputs("<p>", out);
