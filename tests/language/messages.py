@@ -23,7 +23,7 @@ NO_MESSAGE = {
     "<command line>": "a place",
 }
 # Said where the search for a plan finds none that keeps to a model's `shard`, where passes mix the adjoints of layers
-# before a pipeline is cut, and where it could be validated but not sampled from. No model is known that leads there.
+# before a pipeline is cut or their backward pass parted, and where it could be validated but not sampled from. No model is known that leads there.
 LAST_RESORTS = {
     "'%s' cannot be computed whole on each of %lld ranks of %s: %s",
     "what it reads or makes cannot lie so",
@@ -31,6 +31,7 @@ LAST_RESORTS = {
     "parameter '%s' cannot be whole on %lld ranks of %s: %s",
     "dimension %d of parameter '%s' cannot be cut over %lld ranks of %s: %s",
     "sample from",
+    "schedule zb cannot part this into the gradient of its input and those of its parameters; 1f1b does not need to",
     "a pipeline cannot be cut here: the backward pass of a later stage needs what an earlier one makes of it",
 }
 TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)+\'|[A-Za-z_]\w*|\s+|.', re.S)
