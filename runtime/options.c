@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum { FLAG, TEXT, COUNT, POSITIVE, ANY_INTEGER, RATE } Kind;
+typedef enum { FLAG, TEXT, COUNT, POSITIVE, ANY_INTEGER, RATE, SECONDS } Kind;
 
 typedef struct {
   const char *name, *value; // value: its name in --help, NULL for a flag
-  Kind kind;                // COUNT: >= 0; POSITIVE: >= 1; RATE: a number >= 0
+  Kind kind; // COUNT: >= 0; POSITIVE: >= 1; RATE: a number >= 0; SECONDS: one above 0
   size_t field;
   size_t given; // a bool that says that the option was there, or 0
   const char *help;
@@ -27,14 +27,14 @@ static const Option options[] = {
     {"steps", "N", COUNT, F(steps), 0, "stop after N steps in all"},
     {"batch", "N", POSITIVE, F(batch), 0, "samples a step"},
     {"lr", "X", RATE, F(lr), 0, "peak learning rate"},
-    {"schedule-steps", "N", COUNT, F(schedule_steps), 0,
+    {"schedule-steps", "N", POSITIVE, F(schedule_steps), 0,
      "where the schedule of the learning rate ends\n(the model's steps; --steps does not move it)"},
     {"seed", "N", ANY_INTEGER, F(seed), F(seed_given),
      "of initial weights, order of samples, dropout"},
     {"no-shuffle", NULL, FLAG, F(no_shuffle), 0, "samples in file order"},
     {"eval-every", "N", COUNT, F(eval_every), F(eval_given),
      "validation every N steps, and at the end"},
-    {"eval-samples", "N", COUNT, F(eval_samples), 0,
+    {"eval-samples", "N", POSITIVE, F(eval_samples), 0,
      "at most N samples in a validation (default: all)"},
     {"eval-only", NULL, FLAG, F(eval_only), 0, "validation alone: prints it and ends"},
     {NULL, NULL, FLAG, 0, 0, "Weights and checkpoints"},
@@ -42,8 +42,8 @@ static const Option options[] = {
     {"export", "FILE", TEXT, F(export_to), 0, "write the weights at the end (safetensors)"},
     {"save", "DIR", TEXT, F(save), 0,
      "write checkpoints DIR/step-00000100 at the end\nand when stopped by a signal"},
-    {"save-every", "N", COUNT, F(save_every), 0, "and every N steps"},
-    {"keep", "N", COUNT, F(keep), 0, "remove all but the newest N checkpoints"},
+    {"save-every", "N", POSITIVE, F(save_every), 0, "and every N steps"},
+    {"keep", "N", POSITIVE, F(keep), 0, "remove all but the newest N checkpoints"},
     {"resume", "DIR", TEXT, F(resume), 0,
      "go on from the newest valid checkpoint in DIR, or\nfrom that one; an empty or missing DIR "
      "starts fresh"},
@@ -60,11 +60,11 @@ static const Option options[] = {
      "start the ranks, allocate, check all data, print the\nplan, end"},
     {"quiet", NULL, FLAG, F(quiet), 0, "no progress on stdout"},
     {NULL, NULL, FLAG, 0, 0, "Machine"},
-    {"threads", "N", COUNT, F(threads), 0,
+    {"threads", "N", POSITIVE, F(threads), 0,
      "of each rank (default: the processors it may use,\nover the ranks of this machine)"},
     {"ranks", "N", POSITIVE, F(ranks), 0,
      "start N ranks on this machine (default: what the\nlauncher's environment says, or one)"},
-    {"timeout", "SECONDS", RATE, F(timeout), 0,
+    {"timeout", "SECONDS", SECONDS, F(timeout), 0,
      "for a silent peer (default: 100, or ten steps\nwhere that is more)"},
     {"version", NULL, FLAG, F(version), 0, "print the model's name and build"},
     {"help", NULL, FLAG, F(help), 0, "print this"},
@@ -116,8 +116,33 @@ static int unknown(const char *arg, const char *name, DtError *e) {
   return dt_fail(e, DT_EXIT_USAGE, "unknown option '%s'; --help lists them", arg);
 }
 
+static int set_real(const Option *x, const char *text, double *to, DtError *e) {
+  char *end;
+  double v = strtod(text, &end), least = x->kind == SECONDS ? 1e-3 : 0;
+  bool decimal = *text && end == text + strspn(text, "0123456789+-.eE") && !*end;
+  bool lost = errno && v < 1; // too small for a double
+  *to = v;
+  if (decimal && !lost && isfinite(v) && v >= least) return 0;
+  return dt_fail(e, DT_EXIT_USAGE, "--%s takes a number%s; found '%s'", x->name,
+                 least > 0 ? " of at least 0.001" : ", not negative", text);
+}
+
+static int set_integer(const Option *x, const char *text, int64_t *to, DtError *e) {
+  static const char *const what[] = {
+      [COUNT] = ", at least 0", [POSITIVE] = ", at least 1", [ANY_INTEGER] = ""};
+  long long least = x->kind == POSITIVE ? 1 : x->kind == COUNT ? 0 : INT64_MIN;
+  char *end;
+  *to = strtoll(text, &end, 10);
+  bool digits = *text && end == text + strspn(text, "0123456789+-") && !*end;
+  if (digits && errno)
+    return dt_fail(e, DT_EXIT_USAGE, "--%s takes an integer of 64 bits; found '%s'", x->name, text);
+  if (digits && *to >= least) return 0;
+  return dt_fail(e, DT_EXIT_USAGE, "--%s takes an integer%s; found '%s'", x->name, what[x->kind],
+                 text);
+}
+
 static int set(DtOptions *o, const Option *x, const char *text, DtError *e) {
-  char *at = (char *)o + x->field, *end;
+  char *at = (char *)o + x->field;
   if (x->given) *(bool *)((char *)o + x->given) = true;
   errno = 0;
   switch (x->kind) {
@@ -127,27 +152,9 @@ static int set(DtOptions *o, const Option *x, const char *text, DtError *e) {
       return dt_fail(e, DT_EXIT_USAGE, "--%s takes a name", x->name);
     *(const char **)at = text;
     return 0;
-  case RATE: {
-    double v = strtod(text, &end);
-    if (!*text || *end || !isfinite(v) || v < 0)
-      return dt_fail(e, DT_EXIT_USAGE, "--%s takes a number, not negative; found '%s'", x->name,
-                     text);
-    *(double *)at = v;
-    return 0;
-  }
-  default: {
-    long long v = strtoll(text, &end, 10), least = x->kind == POSITIVE ? 1
-                                                   : x->kind == COUNT  ? 0
-                                                                       : INT64_MIN;
-    if (!*text || *end || errno || v < least)
-      return dt_fail(e, DT_EXIT_USAGE, "--%s takes an integer%s; found '%s'", x->name,
-                     least == 1   ? ", at least 1"
-                     : least == 0 ? ", at least 0"
-                                  : "",
-                     text);
-    *(int64_t *)at = v;
-    return 0;
-  }
+  case RATE:
+  case SECONDS: return set_real(x, text, (double *)at, e);
+  default: return set_integer(x, text, (int64_t *)at, e);
   }
 }
 

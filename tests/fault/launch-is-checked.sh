@@ -23,6 +23,24 @@ refused "takes an integer, at least 1" --batch 0
 refused "takes a number" --lr fast
 refused "takes a number" --lr -1
 refused "takes no value" --quiet=1
+# No option takes what is no number, or cuts one to size; a 0 is refused where it would stand for a default.
+"$TRAIN" --help >help.txt
+for option in $(sed -nE 's/^ +--([a-z-]+) (N|X|SECONDS) .*/\1/p' help.txt); do
+  for bad in 3x x3 1.5x 0x10 ' 3' '' 99999999999999999999999x nan inf 1e400; do
+    refused "^[a-z_]+: error: --$option takes |^[a-z_]+: --$option takes " --$option "$bad"
+  done
+  refused "^[a-z_]+: .*--$option takes a value" --$option
+  [ $option = seed ] || refused "$option takes .*; found '-1'" --$option -1
+done
+[ -n "${option:-}" ] || fail "no options that take numbers were found"
+for option in steps batch schedule-steps seed eval-every eval-samples save-every keep sample threads ranks; do
+  refused "$option takes an integer of 64 bits" --$option 99999999999999999999
+done
+for option in batch schedule-steps eval-samples save-every keep threads ranks; do
+  refused "$option takes an integer, at least 1; found '0'" --$option 0
+done
+refused "takes a number of at least 0.001; found '0'" --timeout 0
+refused "takes a number, not negative; found '1e-400'" --lr 1e-400
 refused "needs --save" --keep 3
 refused "not a model over tokens" --sample 5
 refused "eval-only does nothing else; --export goes with --steps 0" --eval-only --export w.safetensors
