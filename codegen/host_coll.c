@@ -2,13 +2,15 @@
 // the plan says (overlap.c).
 #include "codegen/host.h"
 
-#include <ctype.h>
-
 Str host_axis(const Module *m, uint32_t axis) {
+  static const char *const known[][2] = {{"tp", "DT_AXIS_TP"},
+                                         {"tp.0", "DT_AXIS_TP"},
+                                         {"tp.1", "DT_AXIS_TP_OUTER"},
+                                         {"cp", "DT_AXIS_CP"}};
   Str name = m->axis.at[axis].name;
-  if (strcmp(name, "tp") && strcmp(name, "cp")) BUG("programs are not cut over axis %s", name);
-  return str_printf("DT_AXIS_%c%c", toupper((unsigned char)name[0]),
-                    toupper((unsigned char)name[1]));
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (!strcmp(name, known[i][0])) return str_intern(known[i][1]);
+  BUG("programs are not cut over axis %s", name);
 }
 
 Str host_rank_arg(const Module *m, const Value *v) {
@@ -47,7 +49,7 @@ static Str remark(HostFn *x, const Stmt *s, int64_t bytes) {
   Buf b = {0};
   buf_printf(&b, "; // ");
   put_bytes(&b, (double)bytes);
-  buf_printf(&b, " over %s\n", x->h->m->axis.at[s->axis].name);
+  buf_printf(&b, " over %s\n", coll_axis_name(x->h->m, s));
   Str text = str_internn(b.text, b.n);
   buf_free(&b);
   return text;
@@ -67,7 +69,8 @@ void host_post(HostFn *x, uint32_t kernel, Str to, Str from) {
   if (!type[lhs->type]) BUG("ranks do not exchange %s", dtype_name[lhs->type]);
   Str arg[8];
   uint32_t n = 0;
-  arg[n++] = str_printf("dt_group(1u << %s)", host_axis(x->h->m, s->axis));
+  arg[n++] = s->both ? str_intern("dt_group(DT_TP_AXES)")
+                     : str_printf("dt_group(1u << %s)", host_axis(x->h->m, s->axis));
   arg[n++] = str_intern(type[lhs->type]);
   if (coll_reduces(s->coll)) arg[n++] = str_intern(op[s->red]);
   arg[n++] = from;

@@ -156,8 +156,14 @@ static void print_stacks(Host *h, const ParamLayout *l, Str prefix) {
 
 // The degrees of the mesh axes that the program is cut over.
 static void print_axes(Host *h) {
-  for (uint32_t a = 0; a < h->m->axis.n; a++)
-    buf_printf(h->out, "    .%s = %lld,\n", h->m->axis.at[a].name, (long long)h->m->axis.at[a].size);
+  for (uint32_t a = 0; a < h->m->axis.n; a++) {
+    const Axis *x = &h->m->axis.at[a];
+    uint32_t other = axis_other(h->m, a);
+    int64_t whole = x->size * (other == NONE ? 1 : h->m->axis.at[other].size);
+    bool outer = other != NONE && other < a;
+    buf_printf(h->out, "    .%s%s = %lld,\n", axis_whole_name(h->m, a), outer ? "_outer" : "",
+               (long long)(outer ? x->size : whole));
+  }
 }
 
 void host_params(Host *h, const ParamLayout *l, Str prefix) {

@@ -32,17 +32,11 @@ static Tensor view(const Value *v, void *at) {
   return t;
 }
 
-static int axis_number(const Module *m, uint32_t axis) {
-  int a = 0;
-  while (strcmp(dt_axis_name[a], m->axis.at[axis].name)) a++;
-  return a;
-}
-
 // Carries out a collective of the module between the processes that the runtime started.
 static bool exchange(void *world, const Fn *f, const Stmt *s, Tensor *to, const Tensor *from, Buf *error) {
   static const DtReduce op[NRED] = {[RED_SUM] = DT_SUM, [RED_MAX] = DT_MAX, [RED_MIN] = DT_MIN};
   const Oracle *o = world;
-  const DtGroup *g = dt_group(1u << axis_number(o->m, s->axis));
+  const DtGroup *g = dt_group(s->both ? DT_TP_AXES : 1u << mesh_axis(o->m, s->axis));
   DtType type = to->real ? DT_TYPE_F64 : DT_TYPE_I32;
   const void *in = from->real ? (const void *)from->real : from->integer;
   void *out = to->real ? (void *)to->real : to->integer;
@@ -72,7 +66,7 @@ static void *place(const DtCall *c, Str name, uint32_t position) {
   for (uint32_t p = 0; p < m->param.n; p++)
     if (!strcmp(rest, m->param.at[p].name)) return (double *)(grad ? c->grad : c->param) + oracle->program.param[p].offset;
   for (uint32_t a = 0; m->spmd && a < m->axis.n; a++)
-    if (name == rank_arg_name(m, a)) return &dt_world.coord[axis_number(m, a)];
+    if (name == rank_arg_name(m, a)) return &dt_world.coord[mesh_axis(m, a)];
   if (position < m->ndata) return (void *)c->data[position];
   BUG("--interpret: entry argument `%s`", name);
 }

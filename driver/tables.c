@@ -4,17 +4,20 @@
 #include "ir/layout.h"
 #include "runtime/comm.h"
 
-// The runtime's number of a mesh axis.
-static int axis_of(const Module *m, uint32_t axis) { return strcmp(m->axis.at[axis].name, "tp") ? DT_AXIS_CP : DT_AXIS_TP; }
+int mesh_axis(const Module *m, uint32_t axis) {
+  Str name = m->axis.at[axis].name;
+  if (!strcmp(name, "tp.1")) return DT_AXIS_TP_OUTER;
+  return strcmp(axis_whole_name(m, axis), "tp") ? DT_AXIS_CP : DT_AXIS_TP;
+}
 
 static void lay_out(const Module *m, const Param *p, const Value *grad, DtParam *q) {
   q->local = 1;
   for (uint32_t d = 0; d < p->rank; d++) q->local *= layout_extent(m, p->shard, d, p->extent[d]);
   for (uint32_t a = 0; a < m->axis.n; a++) {
     const Shard *s = &p->shard[a];
-    if (s->kind == SHARD_SPLIT) q->shard[axis_of(m, a)] = (DtShard){s->dim - p->nstack, s->block};
+    if (s->kind == SHARD_SPLIT) q->shard[mesh_axis(m, a)] = (DtShard){s->dim - p->nstack, s->block};
     if (grad && grad->shard[a].kind == SHARD_PARTIAL)
-      q->partial |= 1u << axis_of(m, a);
+      q->partial |= 1u << mesh_axis(m, a);
   }
 }
 
@@ -148,8 +151,12 @@ DtProgram tables_make(const Module *m, const Plan *p) {
   const char **metric = NEWN(m->arena, const char *, m->metric.n + 1);
   for (uint32_t i = 0; i < m->param.n; i++) param[i] = param_of(m, &m->param.at[i], whole_gradient(m, i));
   for (uint32_t i = 0; i < m->metric.n; i++) metric[i] = m->metric.at[i];
-  for (uint32_t a = 0; a < m->axis.n; a++)
-    *(axis_of(m, a) == DT_AXIS_TP ? &t.tp : &t.cp) = (int)m->axis.at[a].size;
+  for (uint32_t a = 0; a < m->axis.n; a++) {
+    int size = (int)m->axis.at[a].size, number = mesh_axis(m, a);
+    if (number == DT_AXIS_TP_OUTER) t.tp_outer = size;
+    if (number == DT_AXIS_CP) t.cp = size;
+    else t.tp = t.tp ? t.tp * size : size;
+  }
   t.param = param;
   t.metric = metric;
   t.nmoment = m->train.opt != OPT_SGD ? 2 : m->train.momentum != 0;

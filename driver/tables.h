@@ -9,5 +9,6 @@
 // Sizes, data and parameters; no functions. With a plan parameters lie as its program has them, else
 // each lies whole. All memory is the module's.
 DtProgram tables_make(const Module *m, const Plan *p);
+int mesh_axis(const Module *m, uint32_t axis); // the runtime's number of it, DT_AXIS_TP ...
 
 #endif

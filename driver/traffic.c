@@ -27,11 +27,10 @@ static double bytes_of(const Value *v) {
 static void add_coll(Traffic *t, const Module *m, const Fn *f, const Stmt *s, double times) {
   static const char *const what[NCOLL] = {"all-reduce", "all-gather", "reduce-scatter",
                                           "all-to-all", "shift"};
-  const Axis *a = &m->axis.at[s->axis];
   const Value *whole = &f->value.at[s->coll == COLL_ALL_GATHER ? s->lhs : s->from];
-  double sent = share(bytes_of(whole), (double)a->size);
+  double sent = share(bytes_of(whole), (double)coll_size(m, s));
   if (s->coll == COLL_SHIFT) sent = bytes_of(whole);
-  add(t, a->name, what[s->coll], times, times * sent * (s->coll == COLL_ALL_REDUCE ? 2 : 1));
+  add(t, axis_whole_name(m, s->axis), what[s->coll], times, times * sent * (s->coll == COLL_ALL_REDUCE ? 2 : 1));
 }
 
 // What function f's statements send, and those of the functions that it calls.

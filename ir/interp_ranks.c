@@ -222,15 +222,30 @@ static void fail(World *w, const Rank *a, const Rank *b, const char *what) {
   pthread_cond_broadcast(&w->turn);
 }
 
-// The members of a rank's group along an axis, in order; to be freed.
-static Rank **members(const Rank *r, uint32_t axis) {
-  int64_t step = 1, n = r->m->axis.at[axis].size;
-  for (uint32_t a = 0; a < axis; a++) step *= r->m->axis.at[a].size;
-  int64_t first = r->number - r->number / step % n * step;
+// The members of a rank's group in a collective, in order; to be freed.
+static Rank **members(const Rank *r, const Stmt *s) {
+  int64_t n = coll_size(r->m, s), coord[MAX_AXIS];
   Rank **group = malloc((size_t)n * sizeof *group);
   CHECK(group);
-  for (int64_t k = 0; k < n; k++) group[k] = &r->w->rank[first + k * step];
+  for (int64_t k = 0; k < n; k++) {
+    int64_t rank = 0, step = 1, left = k;
+    mesh_coord(r->m, r->number, coord);
+    for (uint32_t a = 0; a < r->m->axis.n; a++) {
+      int64_t size = r->m->axis.at[a].size;
+      if (a == s->axis || (s->both && a == axis_other(r->m, s->axis))) {
+        coord[a] = left % size;
+        left /= size;
+      }
+      rank += coord[a] * step;
+      step *= size;
+    }
+    group[k] = &r->w->rank[rank];
+  }
   return group;
+}
+
+static bool same_group(const Stmt *s, const Stmt *t) {
+  return s->axis == t->axis && s->both == t->both;
 }
 
 // Somebody waits and nobody can go on.
@@ -242,9 +257,9 @@ static void check_stuck(World *w) {
     if (k->state == WAITS && !waits) waits = k;
   }
   if (!waits) return;
-  Rank **group = members(waits, waits->s->axis);
-  for (int64_t k = 0, n = waits->m->axis.at[waits->s->axis].size; k < n; k++)
-    if (group[k]->state == ENDED || group[k]->s->axis != waits->s->axis) other = group[k];
+  Rank **group = members(waits, waits->s);
+  for (int64_t k = 0, n = coll_size(waits->m, waits->s); k < n; k++)
+    if (group[k]->state == ENDED || !same_group(group[k]->s, waits->s)) other = group[k];
   free(group);
   fail(w, waits, other ? other : waits, "nobody goes on");
 }
@@ -306,11 +321,11 @@ static void carry_out(Rank *const *group, int64_t n) {
 
 // Serves the group where all are there.
 static void try_group(World *w, Rank *r) {
-  int64_t n = r->m->axis.at[r->s->axis].size;
-  Rank **group = members(r, r->s->axis);
+  int64_t n = coll_size(r->m, r->s);
+  Rank **group = members(r, r->s);
   bool all = true;
   for (int64_t k = 0; k < n; k++)
-    all &= group[k]->state == WAITS && group[k]->s->axis == r->s->axis;
+    all &= group[k]->state == WAITS && same_group(group[k]->s, r->s);
   for (int64_t k = 1; all && k < n; k++)
     if (!alike(group[0], group[k])) {
       fail(w, group[0], group[k], "different collectives meet");

@@ -345,6 +345,28 @@ void fn_comp(Module *m, Fn *f, Id lhs, const Id *sub, bool acc, Red red, const I
   PUSH(m->arena, f->stmt, s);
 }
 
+uint32_t axis_other(const Module *m, uint32_t axis) {
+  const Axis *x = &m->axis.at[axis];
+  size_t n = strlen(x->name);
+  for (uint32_t a = 0; a < m->axis.n && is_factor(x); a++)
+    if (a != axis && is_factor(&m->axis.at[a]) && !strncmp(m->axis.at[a].name, x->name, n - 1))
+      return a;
+  return NONE;
+}
+
+Str axis_whole_name(const Module *m, uint32_t axis) {
+  const Axis *x = &m->axis.at[axis];
+  return is_factor(x) ? str_internn(x->name, strlen(x->name) - 2) : x->name;
+}
+
+int64_t coll_size(const Module *m, const Stmt *s) {
+  return m->axis.at[s->axis].size * (s->both ? m->axis.at[axis_other(m, s->axis)].size : 1);
+}
+
+Str coll_axis_name(const Module *m, const Stmt *s) {
+  return s->both ? axis_whole_name(m, s->axis) : m->axis.at[s->axis].name;
+}
+
 Str rank_arg_name(const Module *m, uint32_t axis) {
   return str_printf("$rank.%s", m->axis.at[axis].name);
 }

@@ -237,6 +237,7 @@ typedef struct Stmt {
   Id from; // ST_CONVERT, ST_COLL
   CollKind coll; // ST_COLL; what reduces, by `red`: RED_SUM, RED_MAX or RED_MIN
   uint8_t axis; // ST_COLL: of Module.axis
+  bool both; // ST_COLL: over the axis that it is a factor of, that is, the other factor too
   Id loc;
   // Places of the body's distinct reads, in the order of ex_reads (0: unknown), for messages about
   // the program as it was written; NULL from IR text. Passes that rewrite a body leave it behind.
@@ -288,6 +289,13 @@ typedef struct Axis {
   bool ring; // cp: attention hands keys and values round, and gathers nothing
   bool folded; // see Shard
 } Axis;
+
+// The axes `X.0` and `X.1` are factors of an axis X that a model or an option names: a rank's number
+// along X is that along X.0, plus X.0's size times that along X.1.
+static inline bool is_factor(const Axis *x) {
+  size_t n = strlen(x->name);
+  return n > 2 && x->name[n - 2] == '.' && (x->name[n - 1] == '0' || x->name[n - 1] == '1');
+}
 
 // Whether it is the axis of context parallelism.
 static inline bool is_context(const Axis *x) { return !strcmp(x->name, "cp"); }
@@ -434,6 +442,10 @@ Stmt *fn_stmt(Module *m, Fn *f, StmtKind kind, Id loc); // appended, zeroed; val
 void fn_comp(Module *m, Fn *f, Id lhs, const Id *sub, bool acc, Red red, const Index *index,
              uint32_t nfree, uint32_t nindex, Id body, Id loc);
 Fn *entry_fn(Module *m, Entry e); // NULL where absent
+uint32_t axis_other(const Module *m, uint32_t axis); // the other factor; NONE: it is no factor
+Str axis_whole_name(const Module *m, uint32_t axis); // "tp" for "tp.0"; else its own name
+int64_t coll_size(const Module *m, const Stmt *s); // members of a collective
+Str coll_axis_name(const Module *m, const Stmt *s); // over which it is: "tp", "tp.0"
 Str rank_arg_name(const Module *m, uint32_t axis); // "$rank.tp": a function's int scalar, in the local form
 Id fn_find(const Module *m, Str name); // NONE where absent
 Id value_find(const Fn *f, Str name); // NONE where absent

@@ -225,7 +225,18 @@ static int coll_here(const Parser *p) {
   return k;
 }
 
-// what = 'convert' | COLL ['sum' | 'max' | 'min'] AXIS
+// over = AXIS, or what two axes are factors of
+static bool over(Parser *p, Stmt *s) {
+  uint32_t axis = 0;
+  while (axis < p->m->axis.n && !is_word(tok(p), axis_whole_name(p->m, axis))) axis++;
+  s->both = axis < p->m->axis.n && axis_other(p->m, axis) != NONE;
+  if (s->both) next(p);
+  else if (!p_axis(p, &axis)) return false;
+  s->axis = (uint8_t)axis;
+  return true;
+}
+
+// what = 'convert' | COLL ['sum' | 'max' | 'min'] over
 static bool move_kind(Parser *p, Stmt *s) {
   s->kind = ST_CONVERT;
   if (accept_word(p, "convert")) return true;
@@ -233,7 +244,6 @@ static bool move_kind(Parser *p, Stmt *s) {
   s->coll = (CollKind)coll_here(p);
   if ((int)s->coll == NCOLL) return p_fail(p, tok(p), "expected `convert` or a collective");
   next(p);
-  uint32_t axis;
   if (coll_reduces(s->coll)) {
     s->red = accept_word(p, "sum")   ? RED_SUM
              : accept_word(p, "max") ? RED_MAX
@@ -241,9 +251,7 @@ static bool move_kind(Parser *p, Stmt *s) {
                                      : RED_NONE;
     if (s->red == RED_NONE) return p_fail(p, tok(p), "expected `sum`, `max` or `min`");
   }
-  if (!p_axis(p, &axis)) return false;
-  s->axis = (uint8_t)axis;
-  return true;
+  return over(p, s);
 }
 
 // move = (declaration-without-loc | NAME) '=' what NAME loc [loc]

@@ -497,7 +497,7 @@ static void put_move(Printer *p) {
   } else {
     buf_printf(p->b, " = %s ", coll_name[s->coll]);
     if (coll_reduces(s->coll)) buf_printf(p->b, "%s ", red_name[s->red]);
-    put_name(p, p->m->axis.at[s->axis].name);
+    put_name(p, coll_axis_name(p->m, s));
     put(p, " ");
   }
   put_name(p, p->f->value.at[s->from].name);

@@ -223,7 +223,7 @@ static void learn_move(Checker *c, const Stmt *s) {
   ValueFact f = {c->fact[s->from].range, NONE};
   bool sums = s->kind == ST_COLL && coll_reduces(s->coll) && s->red == RED_SUM;
   if (s->kind == ST_CONVERT) f.data = c->fact[s->from].data;
-  if (sums) f.range = sum_range(f.range, c->m->axis.at[s->axis].size);
+  if (sums) f.range = sum_range(f.range, coll_size(c->m, s));
   c->fact[s->lhs] = f;
 }
 

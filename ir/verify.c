@@ -313,7 +313,9 @@ static bool coll_ok(Verifier *v, const Value *to, const Value *from) {
   if (coll_reduces(s->coll) && s->red != RED_SUM && s->red != RED_MAX && s->red != RED_MIN)
     return fail(v, "no such reduction");
   if (to->type == DT_BOOL) return fail(v, "ranks exchange reals and ints, not bools");
-  int64_t n = v->m->axis.at[s->axis].size;
+  if (s->both && axis_other(v->m, s->axis) == NONE)
+    return fail(v, "a collective over two factors of an axis that has none");
+  int64_t n = coll_size(v->m, s);
   const Value *outer = s->coll == COLL_ALL_GATHER ? to : from;
   const Value *inner = s->coll == COLL_ALL_GATHER ? from : to;
   bool cut = s->coll == COLL_ALL_GATHER || s->coll == COLL_REDUCE_SCATTER;

@@ -554,6 +554,7 @@ static void function(Module *m, Id fn, bool *done, const Id *part) {
   for (uint32_t i = 0; i < f->stmt.n; i++)
     if (f->stmt.at[i].call) function(m, f->stmt.at[i].call->fn, done, part);
   lift_sums(m, f);
+  local_merge(m, f, f->stmt.at, &f->stmt.n);
   uint32_t n = f->stmt.n;
   const Stmt *stmt = f->stmt.at;
   Local x = {.m = m, .f = f};

@@ -36,5 +36,8 @@ void local_ring(Local *x, Id part);
 
 // localise_move.c: what a conversion becomes, appended.
 void local_convert(Local *x, const Stmt *s);
+// Of two conversions in a row over the factors of one axis, with nothing else reading what is
+// between them, one is left, over both: a reduction, a gather or a reduce-scatter is then one.
+void local_merge(const Module *m, const Fn *f, Stmt *s, uint32_t *n);
 
 #endif

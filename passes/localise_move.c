@@ -9,6 +9,9 @@
 //                       y[.., (q r c), ..] = u[r, .., (q c), ..]
 //   whole -> split      y[.., (q c), ..] = x[.., ((q * n + rank) * C + c), ..]
 //   whole -> partial    y[..] = where(rank == 0, x[..], 0)
+//
+// Two conversions in a row over the factors of an axis are one over the axis, where the factors lay
+// out both ends as it would.
 #include "ir/layout.h"
 #include "ir/shard.h"
 #include "passes/localise.h"
@@ -22,6 +25,7 @@ typedef struct Move {
   Shard shard[MAX_AXIS];
   Id at, loc;
   Id out; // what the conversion defines
+  bool both; // it changes the layout on both factors of an axis, of which `axis` is the inner one
 } Move;
 
 // How an axis cuts its dimension: ceil(places / (block * n)) turns of n blocks. `places` are those
@@ -36,7 +40,9 @@ static Cut cut_of(const Move *v, const Shard *shard, uint32_t axis) {
   Shard rest[MAX_AXIS];
   memcpy(rest, shard, sizeof rest);
   rest[axis] = (Shard){0};
+  if (v->both) rest[axis_other(v->m, axis)] = (Shard){0};
   Cut c = {.axis = axis, .dim = shard[axis].dim, .n = v->m->axis.at[axis].size};
+  if (v->both) c.n *= v->m->axis.at[axis_other(v->m, axis)].size;
   c.block = layout_block(v->m, shard, axis);
   c.places = layout_extent(v->m, rest, c.dim, v->to->extent[c.dim]);
   c.turns = (c.places - 1) / (c.block * c.n) + 1;
@@ -207,6 +213,7 @@ static void collective(Move *v, CollKind kind, Red red, uint32_t axis, Id to, Id
   s->coll = kind;
   s->red = red;
   s->axis = (uint8_t)axis;
+  s->both = v->both;
   s->lhs = to;
   s->from = from;
 }
@@ -302,11 +309,63 @@ static uint32_t changed_axis(const Module *m, const Shard *from, const Shard *to
   BUG("a conversion changes nothing");
 }
 
+// Whether the factors of an axis, `inner` and the other, lay a value out as the axis would: alike,
+// the inner one's blocks following one another within the outer one's.
+static bool as_one(const Module *m, const Shard *shard, uint32_t inner) {
+  Shard x = shard[inner], y = shard[axis_other(m, inner)];
+  if (x.kind != SHARD_SPLIT) return shard_same(x, y);
+  return y.kind == SHARD_SPLIT && x.dim == y.dim && y.block == x.block * m->axis.at[inner].size;
+}
+
+// Whether the first conversion and the second together are one over both factors of an axis.
+static bool is_one(const Module *m, const Shard *from, const Shard *middle, const Shard *to) {
+  uint32_t a = changed_axis(m, from, middle), b = changed_axis(m, middle, to);
+  if (axis_other(m, a) != b) return false;
+  uint32_t inner = a < b ? a : b;
+  if (from[a].kind == SHARD_WHOLE || !as_one(m, from, inner) || !as_one(m, to, inner)) return false;
+  return from[a].kind != SHARD_SPLIT || to[a].kind != SHARD_SPLIT || from[a].dim != to[a].dim;
+}
+
+typedef struct Reader {
+  Id value;
+  uint32_t n;
+} Reader;
+
+static void count_read(Id value, void *ctx) {
+  Reader *r = ctx;
+  r->n += value == r->value;
+}
+
+static bool read_once(const Module *m, const Fn *f, const Stmt *s, uint32_t n, Id value) {
+  Reader r = {value, 0};
+  for (uint32_t i = 0; i < n; i++) stmt_uses(m, f, &s[i], count_read, &r);
+  for (uint32_t i = 0; i < f->result.n; i++) r.n += f->result.at[i] == value;
+  return r.n == 1;
+}
+
+void local_merge(const Module *m, const Fn *f, Stmt *s, uint32_t *n) {
+  uint32_t kept = 0;
+  bool *drop = NEWN(m->arena, bool, *n + 1);
+  for (uint32_t i = 0; i + 1 < *n; i++) {
+    Stmt *a = &s[i], *b = &s[i + 1];
+    if (a->kind != ST_CONVERT || b->kind != ST_CONVERT || b->from != a->lhs) continue;
+    const Value *v = f->value.at;
+    if (!is_one(m, v[a->from].shard, v[a->lhs].shard, v[b->lhs].shard)) continue;
+    if (!read_once(m, f, s, *n, a->lhs)) continue;
+    b->from = a->from;
+    drop[i++] = true;
+  }
+  for (uint32_t i = 0; i < *n; i++)
+    if (!drop[i]) s[kept++] = s[i];
+  *n = kept;
+}
+
 void local_convert(Local *x, const Stmt *s) {
   Move v = {.x = x, .m = x->m, .to = &x->old[s->lhs], .at = s->from, .loc = s->loc, .out = s->lhs};
   memcpy(v.shard, x->old[s->from].shard, sizeof v.shard);
   const Shard *want = v.to->shard;
-  uint32_t axis = changed_axis(x->m, v.shard, want);
+  uint32_t axis = changed_axis(x->m, v.shard, want), other = axis_other(x->m, axis);
+  v.both = other != NONE && !shard_same(v.shard[other], want[other]);
   switch (v.shard[axis].kind) {
   case SHARD_WHOLE: whole_to(&v, axis, want); break;
   case SHARD_PARTIAL: partial_to(&v, axis, want); break;

@@ -2,6 +2,8 @@
 //
 // The world is `size` ranks on the mesh (tp, cp, dp, pp), numbered tp fastest:
 //   rank = tp + TP * (cp + CP * (dp + DP * pp))
+// tp may be two factors: a rank's number along it is that along the inner one, plus the inner one's
+// size times that along the outer one. Where it is not, the outer one has size 1.
 // A group is the ranks that differ in some of the axes only, in the order of their ranks. All
 // members call the same operations of a group in the same order. Sums are taken over the members in
 // their order, element by element, so that every member gets the same bits, however an array is
@@ -17,8 +19,9 @@
 #include "runtime/error.h"
 #include "runtime/program.h"
 
-enum { DT_AXIS_TP, DT_AXIS_CP, DT_AXIS_DP, DT_AXIS_PP, DT_AXES };
-extern const char *const dt_axis_name[DT_AXES]; // "tp" "cp" "dp" "pp"
+enum { DT_AXIS_TP, DT_AXIS_TP_OUTER, DT_AXIS_CP, DT_AXIS_DP, DT_AXIS_PP, DT_AXES };
+enum { DT_TP_AXES = 1 << DT_AXIS_TP | 1 << DT_AXIS_TP_OUTER };
+extern const char *const dt_axis_name[DT_AXES]; // "tp" "tp" "cp" "dp" "pp"
 
 // Where this process is: every field is known before the first operation.
 typedef struct DtWorld {
@@ -27,6 +30,14 @@ typedef struct DtWorld {
   int local_rank, local_size; // among the ranks on this machine
 } DtWorld;
 extern DtWorld dt_world;
+// The degree of tp, and this rank's number along it: of both factors.
+static inline int dt_tp_degree(void) {
+  return dt_world.degree[DT_AXIS_TP] * dt_world.degree[DT_AXIS_TP_OUTER];
+}
+static inline int dt_tp_coord(void) {
+  return dt_world.coord[DT_AXIS_TP] +
+         dt_world.degree[DT_AXIS_TP] * dt_world.coord[DT_AXIS_TP_OUTER];
+}
 
 // Members of a group by number; the process itself is number `me`.
 typedef struct DtGroup {

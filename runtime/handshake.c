@@ -35,7 +35,7 @@ int dt_handshake_options(const DtRun *r, DtError *e) {
   char rate[32];
   Text t = {.n = 0};
   line(&t, "model: %s\nbuild: %s\n", p->model, p->build);
-  line(&t, "layout: tp %d, cp %d, dp %d, pp %d, zero %d in groups of %d\n", n[DT_AXIS_TP],
+  line(&t, "layout: tp %d, cp %d, dp %d, pp %d, zero %d in groups of %d\n", dt_tp_degree(),
        n[DT_AXIS_CP], n[DT_AXIS_DP], n[DT_AXIS_PP], p->zero, p->zero_group);
   dt_json_real(rate, o->lr);
   line(&t, "--steps: %lld\n--schedule-steps: %lld\n--batch: %lld\n--lr: %s\n--seed: %lld\n",

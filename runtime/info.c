@@ -210,7 +210,7 @@ static void plan_ranks(const DtRun *r, int64_t micro) {
   if (dt_world.size == 1) return;
   int dp = n[DT_AXIS_DP];
   printf("ranks        %d: tp %d x cp %d x dp %d x pp %d, %lld microbatches each\n", dt_world.size,
-         n[DT_AXIS_TP], n[DT_AXIS_CP], dp, n[DT_AXIS_PP], (long long)((micro + dp - 1) / dp));
+         dt_tp_degree(), n[DT_AXIS_CP], dp, n[DT_AXIS_PP], (long long)((micro + dp - 1) / dp));
   if (n[DT_AXIS_PP] > 1) {
     DtPipeBubble b = dt_pipe_bubble(r->walk.route[DT_WALK_TRAIN].pipe);
     printf("pipeline     %s, %d chunks a stage, bubble %.1f%% by the compiler's estimate\n",

@@ -30,7 +30,8 @@ DtRange dt_piece(const DtZero *z, int64_t instance, int rank, const DtLayout *l)
   coordinates(rank, coord);
   // The number in the data group, the ranks of cp and dp, of which each part of `owners` is a zero group.
   int number = coord[DT_AXIS_CP] + dt_world.degree[DT_AXIS_CP] * coord[DT_AXIS_DP];
-  bool copy = number >= z->cut.owners || (!p->shard[DT_AXIS_TP].block && coord[DT_AXIS_TP] > 0);
+  bool copy = number >= z->cut.owners;
+  for (int a = DT_AXIS_TP; a <= DT_AXIS_TP_OUTER; a++) copy |= !p->shard[a].block && coord[a] > 0;
   if (copy || coord[DT_AXIS_PP] != stage || dt_layout_empty(l)) return (DtRange){0, 0};
   DtRange r = dt_unit_piece(&z->stages.units[stage].unit[x->unit], number, z->cut.owners);
   int64_t lo = r.lo - x->begin, hi = r.hi - x->begin;

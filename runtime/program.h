@@ -22,7 +22,7 @@ typedef struct DtShard {
   int dim;
   int64_t block;
 } DtShard;
-enum { DT_STATIC_AXES = 2 }; // tp, cp
+enum { DT_STATIC_AXES = 3 }; // tp, as two factors, and cp: the first of comm.h
 
 // One parameter tensor; stored at `offset` elements in each of the parameter, gradient and moment
 // regions. A stacked parameter ("blocks.*.attn.qkv.weight", nstack leading extents) is written to
@@ -37,7 +37,7 @@ typedef struct DtParam {
   double init_a, init_b; // normal: mean, deviation; uniform: low, high; const: value
   bool decay;
   int stack; // 1 + number in DtProgram.stack: `offset` is that of layer 0; or 0: all layers lie together
-  DtShard shard[DT_STATIC_AXES]; // along tp and cp
+  DtShard shard[DT_STATIC_AXES]; // along each of them
   int64_t local; // elements on one rank, all layers; 0: count
   unsigned partial; // 1 << axis: after the step a rank's gradient is its part of a sum over that axis
   const char *source; // where the model first uses it: "gpt2.dt:25"; or NULL
@@ -158,6 +158,7 @@ typedef struct DtProgram {
   int64_t sample_length, sample_vocab; // sample: T and V; NULL sample: not a model over tokens
   const char *listing; // the program's buffers and functions, as --info prints them
   int tp, cp, pp; // mesh degrees that the program was compiled for; 0 means 1
+  int tp_outer; // the outer one of two factors of tp; 0 or 1: tp is one axis
   int update_piece; // elements
   int nstack;
   const DtStack *stack; // after the parameters that are in none

@@ -77,7 +77,7 @@ static int32_t choose(const DtProgram *p, const Text *t, double temperature, dou
 
 bool dt_sample_needs_all(const DtRun *r) {
   const int *n = dt_world.degree;
-  return r->zero.cut.params || n[DT_AXIS_TP] * n[DT_AXIS_CP] * n[DT_AXIS_PP] > 1;
+  return r->zero.cut.params || dt_tp_degree() * n[DT_AXIS_CP] * n[DT_AXIS_PP] > 1;
 }
 
 // Of a pipeline the last stage alone has logits.

@@ -261,7 +261,7 @@ static int64_t longest(const DtProgram *p) {
 // a chunk that reaches over it to the next row is longer than it: as much again for each such
 // dimension.
 static int64_t room(const DtProgram *p, const DtCut *cut) {
-  bool split[DT_STATIC_AXES] = {p->tp > 1, p->cp > 1};
+  bool split[DT_STATIC_AXES] = {p->tp > 1, p->tp_outer > 1, p->cp > 1};
   int64_t times = cut->owners > 1 || p->pp > 1;
   for (int a = 0; a < DT_STATIC_AXES; a++)
     if (split[a]) times = times ? 2 * times : 2;

@@ -159,13 +159,13 @@ static int over_batch(DtRun *r, DtEntry *entry, const char *name, const Batch *b
 // One of the ranks that hold the same results, or parts of one result, gives them to the sum; of a
 // pipeline's the last, which computes the loss.
 static bool gives_results(void) {
-  return dt_world.coord[DT_AXIS_TP] == 0 && dt_world.coord[DT_AXIS_CP] == 0 &&
+  return dt_tp_coord() == 0 && dt_world.coord[DT_AXIS_CP] == 0 &&
          dt_world.coord[DT_AXIS_PP] == dt_world.degree[DT_AXIS_PP] - 1;
 }
 
 // v[0, n) = their sums over all ranks, in rank order.
 static void sum_over_ranks(const DtRun *r, double *v, int64_t n, const char *what) {
-  unsigned all = 1u << DT_AXIS_TP | 1u << DT_AXIS_CP | 1u << DT_AXIS_DP | 1u << DT_AXIS_PP;
+  unsigned all = (1u << DT_AXES) - 1;
   if (dt_world.size == 1) return;
   DtNote note = {what, -1, r->p->source};
   dt_wait(dt_all_reduce(dt_group(all), DT_TYPE_F64, DT_SUM, v, v, n, note));
@@ -195,8 +195,7 @@ int64_t dt_shared_count(const DtUnits *u, const DtProgram *p, const DtCut *cut) 
 // Adds this rank's squares to the shared numbers; of ranks that hold the same pieces one does.
 static void share_norm(DtRun *r) {
   const DtZero *z = &r->zero;
-  int64_t each = dt_world.degree[DT_AXIS_TP] * (int64_t)z->cut.owners,
-          tp = dt_world.coord[DT_AXIS_TP];
+  int64_t each = dt_tp_degree() * (int64_t)z->cut.owners, tp = dt_tp_coord();
   double *part = r->shared + SHARED_NORM + tp * z->cut.owners + z->shard->me;
   if (z->across->me != 0) return;
   dt_norm_parts(z, r->partial, part, each);

@@ -92,7 +92,7 @@ typedef struct {
 static const DtNote PROFILE = {"profile", -1, NULL};
 
 static const DtGroup *everybody(void) {
-  return dt_group(1u << DT_AXIS_TP | 1u << DT_AXIS_CP | 1u << DT_AXIS_DP | 1u << DT_AXIS_PP);
+  return dt_group((1u << DT_AXES) - 1);
 }
 
 // A length, then so many bytes; a length of 0 ends it.

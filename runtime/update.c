@@ -93,10 +93,12 @@ static void norm_blocks(void *const *arg, int64_t begin, int64_t end) {
   }
 }
 
-// What tp does not split is there on every rank of it: the first one counts it.
+// What a factor of tp does not split is there on every rank of it: the first one counts it.
 static bool counts(const DtZero *z, int64_t instance) {
   const DtParam *p = &z->p->param[z->units.instance[instance].param];
-  return p->shard[DT_AXIS_TP].block > 0 || dt_world.coord[DT_AXIS_TP] == 0;
+  for (int a = DT_AXIS_TP; a <= DT_AXIS_TP_OUTER; a++)
+    if (!p->shard[a].block && dt_world.coord[a] > 0) return false;
+  return true;
 }
 
 void dt_norm_parts(const DtZero *z, double *partial, double *part, int64_t stride) {

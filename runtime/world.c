@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const dt_axis_name[DT_AXES] = {"tp", "cp", "dp", "pp"};
-DtWorld dt_world = {.size = 1, .degree = {1, 1, 1, 1}, .local_size = 1};
+const char *const dt_axis_name[DT_AXES] = {"tp", "tp", "cp", "dp", "pp"};
+DtWorld dt_world = {.size = 1, .degree = {1, 1, 1, 1, 1}, .local_size = 1};
 
 enum { MASKS = 1 << DT_AXES, AXES_TEXT = 32 };
 
@@ -41,6 +41,7 @@ int dt_world_fits(const DtProgram *p, int size, DtError *e) {
 static void name_mask(char *text, unsigned mask) {
   int n = 0;
   text[0] = 0;
+  if ((mask & DT_TP_AXES) == DT_TP_AXES) mask &= ~(1u << DT_AXIS_TP_OUTER); // tp once
   for (int a = 0; a < DT_AXES; a++)
     if (mask >> a & 1)
       n += snprintf(text + n, AXES_TEXT - (size_t)n, "%s%s", n ? "," : "", dt_axis_name[a]);
@@ -88,11 +89,11 @@ static void make_mask(unsigned mask) {
 void dt_world_set(const DtProgram *p, int rank, int size, int local_rank, int local_size) {
   DtWorld *w = &dt_world;
   *w = (DtWorld){.rank = rank, .size = size, .local_rank = local_rank, .local_size = local_size};
-  w->degree[DT_AXIS_TP] = degree(p->tp);
+  w->degree[DT_AXIS_TP_OUTER] = degree(p->tp_outer);
+  w->degree[DT_AXIS_TP] = degree(p->tp) / degree(p->tp_outer);
   w->degree[DT_AXIS_CP] = degree(p->cp);
   w->degree[DT_AXIS_PP] = degree(p->pp);
-  w->degree[DT_AXIS_DP] = size /
-                          (w->degree[DT_AXIS_TP] * w->degree[DT_AXIS_CP] * w->degree[DT_AXIS_PP]);
+  w->degree[DT_AXIS_DP] = size / (degree(p->tp) * degree(p->cp) * degree(p->pp));
   int left = rank;
   for (int a = 0; a < DT_AXES; a++) {
     w->coord[a] = left % w->degree[a];

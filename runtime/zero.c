@@ -364,16 +364,16 @@ void dt_zero_end_units(DtZero *z, int64_t from, int64_t to) {
 
 void dt_zero_end_step(DtZero *z) { dt_zero_end_units(z, 0, z->units.outside); }
 
-// Gradients of parameters that tp does not split, where each of its ranks has made a part (a norm's
-// gain, with the sequence split): the owners of the same piece add theirs, once a step.
+// Gradients of parameters that tp or a factor of it does not split, where each of its ranks has
+// made a part (a norm's gain, with the sequence split): the owners of the same piece add theirs,
+// once a step.
 static void sum_over_tp(DtZero *z) {
-  const DtGroup *tp = dt_group(1u << DT_AXIS_TP);
   DtTicket ticket = 0;
-  if (tp->n == 1) return;
   for (int64_t i = 0; i < z->units.ninstance; i++) {
     const DtInstance *x = &z->units.instance[i];
     const DtParam *a = &z->p->param[x->param];
-    if (!(a->partial & 1u << DT_AXIS_TP)) continue;
+    const DtGroup *tp = dt_group(a->partial & DT_TP_AXES);
+    if (tp->n == 1) continue;
     DtPart part = dt_instance_part(z, DT_GRAD, i);
     DtNote note = {a->name, x->layer, a->source};
     if (part.hi > part.lo)

@@ -78,7 +78,10 @@ static bool plant(Module *m, Fn *f, uint32_t at, Fault fault) {
   switch (fault) {
   case DROPPED: return leave_out(m, f, at);
   case TWICE: return do_twice(m, f, at);
-  case OTHER_AXIS: s->axis = 1 - s->axis; return m->axis.n > 1;
+  case OTHER_AXIS:
+    if (s->both) s->both = false; // over one factor alone
+    else s->axis = s->axis ? s->axis - 1 : 1;
+    return m->axis.n > 1;
   case OTHER_REDUCTION:
     if (!coll_reduces(s->coll)) return false;
     s->red = s->red == RED_SUM ? RED_MAX : RED_SUM;

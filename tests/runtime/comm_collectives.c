@@ -208,10 +208,10 @@ static int all_checks(void *large) {
   // Each mask meets each type with some of the counts.
   for (int i = 0; i < (int)(sizeof small / sizeof *small); i++) {
     c.count = small[i];
-    for (int mask = 0; mask < 17; mask++) {
+    for (int mask = 0; mask <= 1 << DT_AXES; mask++) {
       c.type = (DtType)((mask + i) % 3);
       c.in_place = (i + mask / 2) % 2;
-      if (mask < 16) check_group(dt_group((unsigned)mask), c);
+      if (mask < 1 << DT_AXES) check_group(dt_group((unsigned)mask), c);
       else check_cuts(c);
     }
   }
@@ -219,7 +219,7 @@ static int all_checks(void *large) {
   for (int i = 0; large && i < 2; i++) {
     c.in_place = i;
     c.count = i ? MOST : 65537;
-    check_group(dt_group(15), c);
+    check_group(dt_group((1u << DT_AXES) - 1), c);
     check_group(dt_group(1 << DT_AXIS_DP | 1 << DT_AXIS_TP), c);
   }
   free(c.a);
@@ -229,8 +229,8 @@ static int all_checks(void *large) {
 
 static void check_coordinates(void) {
   const DtWorld *w = &dt_world;
-  int r = w->coord[0] +
-          w->degree[0] * (w->coord[1] + w->degree[1] * (w->coord[2] + w->degree[2] * w->coord[3]));
+  int r = 0;
+  for (int a = DT_AXES; a-- > 0;) r = r * w->degree[a] + w->coord[a];
   if (r != w->rank) wrong(dt_group(0), "coordinates", 0, 0, r);
   int n = 1;
   for (int a = 0; a < DT_AXES; a++) n *= w->degree[a];

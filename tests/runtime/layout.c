@@ -28,6 +28,8 @@ static const Case cases[] = {
     {2, {10, 3}, {{0, 8}, {0, 0}}, {2, 1}},   // a block greater than it need be
     {2, {2, 24}, {{1, 12}, {1, 3}}, {2, 2}},  // nested in one dimension
     {2, {24, 2}, {{0, 2}, {0, 6}}, {3, 4}},
+    {2, {2, 24}, {{1, 3}, {1, 6}, {1, 12}}, {2, 2, 2}}, // three in one dimension
+    {3, {4, 2, 6}, {{2, 3}, {1, 1}, {0, 2}}, {2, 2, 2}},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
@@ -43,7 +45,9 @@ static int64_t list(const Case *c, const int *me, int64_t *out) {
   for (int64_t i = 0; i < count; i++) {
     int64_t at[3], left = i;
     for (int d = c->rank; d-- > 0; left /= c->extent[d]) at[d] = left % c->extent[d];
-    if (owns(c, at, 0, me[0]) && owns(c, at, 1, me[1])) out[n++] = i;
+    bool mine = true;
+    for (int a = 0; a < DT_STATIC_AXES; a++) mine &= owns(c, at, a, me[a]);
+    if (mine) out[n++] = i;
   }
   return n;
 }
@@ -83,8 +87,12 @@ static void check_rank(const Case *c, const int *me) {
 }
 
 int main(void) {
-  for (int i = 0; i < CASES; i++)
-    for (int me[2] = {0, 0}; me[1] < cases[i].n[1]; me[1]++)
-      for (me[0] = 0; me[0] < cases[i].n[0]; me[0]++) check_rank(&cases[i], me);
+  for (int i = 0; i < CASES; i++) {
+    int me[DT_STATIC_AXES] = {0};
+    const int *n = cases[i].n, last = n[2] > 1 ? n[2] : 1;
+    for (me[2] = 0; me[2] < last; me[2]++)
+      for (me[1] = 0; me[1] < n[1]; me[1]++)
+        for (me[0] = 0; me[0] < n[0]; me[0]++) check_rank(&cases[i], me);
+  }
   return check_done();
 }

@@ -64,7 +64,7 @@ static void fill_param(World *w, const Case *c, int i, int64_t *offset) {
                                                              : ceil_div(extent, c->tp)};
   }
   DtLayout l;
-  int degree[2] = {c->tp, c->cp}, at[2] = {0, 0};
+  int degree[DT_STATIC_AXES] = {c->tp, 1, c->cp}, at[DT_STATIC_AXES] = {0};
   dt_layout_make(&l, a->rank - a->nstack, a->extent + a->nstack, a->shard, degree, at);
   a->init = DT_NORMAL;
   a->init_b = 1;
