@@ -7,7 +7,8 @@
 //
 // Axis `cp` is for the sequence: parameters are whole on it. On any other, `tp`, all indices may be
 // but those of the batch and, unless Axis.sequence asks for it, the sequence. Axes are planned one
-// after the other, cp first, so that blocks of one can lie within those of the other.
+// after the other, cp first, so that blocks of one can lie within those of the other. A model axis
+// may become two, if that costs less (shard_factor.c).
 //
 // A plan is chosen for the training step as a whole; the other entries then take the parameters
 // where they are. The bodies of a stack's repeats, forward and backward, are solved together, as
@@ -176,6 +177,8 @@ static void set_axis(Sharder *z, uint32_t a) {
   z->named = named_axis(x->name) < NAMED_AXES ? (uint8_t)(1u << named_axis(x->name)) : 0;
   z->sequence = x->sequence;
   z->heads = z->context && x->heads;
+  z->outer = axis_other(z->m, a);
+  if (z->outer != NONE && !z->solved[z->outer]) z->outer = NONE;
   z->collectives = z->sequence ? COST_SIXTH : COST_FIFTH;
   z->traffic = z->sequence ? COST_FIFTH : COST_SIXTH;
 }
@@ -215,12 +218,13 @@ static void refuse(const Sharder *z, const Axis *x) {
                   "samples and positions");
 }
 
-// Plans an entry on all axes, cp first.
+// Plans an entry on all axes, cp first, and of two factors the outer one.
 static bool solve(Sharder *z, Level *l, bool main) {
   uint32_t order[MAX_AXIS], n = 0;
   for (uint32_t pass = 0; pass < 2; pass++)
-    for (uint32_t a = 0; a < z->m->axis.n; a++)
+    for (uint32_t a = z->m->axis.n; a-- > 0;)
       if (is_context(&z->m->axis.at[a]) == !pass) order[n++] = a;
+  if (main) z->step = l;
   memset(z->solved, 0, sizeof z->solved);
   for (uint32_t k = 0; k < n; k++) {
     set_axis(z, order[k]);
@@ -230,6 +234,7 @@ static bool solve(Sharder *z, Level *l, bool main) {
     else asked_homes(z, l);
     z->moves = false;
     while (!entry_solve(z, l)) {
+      if (z->moves && z->quiet) return false;
       if (z->moves && asked_refused(z, l, main && !z->context)) return false;
       if (z->moves && z->sequence) return refuse_sequence(z);
       if (z->moves) BUG("no plan on axis %s", z->m->axis.at[z->axis].name);
@@ -240,7 +245,7 @@ static bool solve(Sharder *z, Level *l, bool main) {
     const Axis *x = &z->m->axis.at[z->axis];
     if (!main) continue;
     if (!splits_something(z, l)) {
-      refuse(z, x);
+      if (!z->quiet) refuse(z, x);
       return false;
     }
     if (!heads_suffice(z, l)) return false;
@@ -255,37 +260,109 @@ static bool cuts_sequences(const Module *m) {
   return false;
 }
 
-bool shard_module(Module *m, bool *exact) {
-  Sharder z = {.m = m, .free_fn = NONE, .free_stmt = NONE, .free_param = NONE};
-  Entry order[] = {ENTRY_STEP, ENTRY_LOSS, ENTRY_EVAL, ENTRY_EVAL_LOSS, ENTRY_SAMPLE, ENTRY_COUNT};
-  Level *level[sizeof order / sizeof order[0]] = {0};
+// ---- a plan
+
+static const Entry entry_order[] = {ENTRY_STEP, ENTRY_LOSS,   ENTRY_EVAL,
+                                    ENTRY_EVAL_LOSS, ENTRY_SAMPLE, ENTRY_COUNT};
+enum { NORDER = sizeof entry_order / sizeof entry_order[0] };
+
+// Of all entries: their levels, the mesh, and where parameters live.
+typedef struct Whole {
+  Sharder z;
+  Level *level[NORDER]; // NULL: there is no such entry
+  Axis axis[MAX_AXIS];
+  uint32_t naxis;
+  Shard (*home)[MAX_AXIS];
+  double cost; // on the axis that may be factored
+} Whole;
+
+static bool solve_entries(Whole *w) {
   bool main = true;
+  for (uint32_t i = 0; i < NORDER; i++) {
+    Id fn = w->z.m->entry[entry_order[i]];
+    if (fn == NONE) continue;
+    w->level[i] = level_of_entry(&w->z, fn);
+    if (!solve(&w->z, w->level[i], main)) return false;
+    main = false;
+  }
+  return true;
+}
+
+static void keep(Whole *w) {
+  const Module *m = w->z.m;
+  w->naxis = m->axis.n;
+  w->home = arena_alloc(m->arena, (m->param.n + 1) * sizeof *w->home);
+  memcpy(w->axis, m->axis.at, m->axis.n * sizeof *w->axis);
+  for (uint32_t i = 0; i < m->param.n; i++)
+    memcpy(w->home[i], m->param.at[i].shard, sizeof *w->home);
+}
+
+static void restore(const Whole *w) {
+  Module *m = w->z.m;
+  m->axis.n = 0;
+  for (uint32_t a = 0; a < w->naxis; a++) PUSH(m->arena, m->axis, w->axis[a]);
+  for (uint32_t i = 0; i < m->param.n; i++)
+    memcpy(m->param.at[i].shard, w->home[i], sizeof *w->home);
+}
+
+// Plans the program with the axis as two factors, and keeps that where it costs less.
+static void try_factors(Whole *best, uint32_t axis) {
+  Module *m = best->z.m;
+  const Whole whole = *best;
+  for (int64_t n = 0; (n = factor_next(m, axis, n));) {
+    Whole other = {.z = whole.z};
+    other.z.quiet = true;
+    other.z.cut = false;
+    if (whole.naxis == MAX_AXIS) return;
+    factor_axis(m, axis, n);
+    for (uint32_t i = 0; i < m->param.n; i++)
+      memset(m->param.at[i].shard, 0, sizeof m->param.at[i].shard);
+    if (solve_entries(&other)) {
+      other.cost = factor_cost(&other.z, other.level[0], axis);
+      keep(&other);
+      if (other.cost < best->cost) *best = other;
+    }
+    restore(&whole);
+  }
+  restore(best);
+}
+
+// Before: argmax as a maximum and a minimum, packed values apart, the sequence folded.
+static bool prepare(Module *m, Sharder *z) {
+  split_argmaxes(m);
+  if (ring_refuses(m)) return false;
+  if (cuts_sequences(m)) shard_unpack(m);
+  shard_fold(m);
+  classes_make(&z->class, m);
+  count_parameters(z);
+  return true;
+}
+
+bool shard_module(Module *m, bool *exact) {
+  Whole w = {
+      .z = {.m = m, .free_fn = NONE, .free_stmt = NONE, .free_param = NONE, .outer = NONE}};
   if (exact) *exact = true;
   if (!m->axis.n) {
     asked_forget(m);
     return true;
   }
-  split_argmaxes(m);
-  if (ring_refuses(m)) return false;
-  if (cuts_sequences(m)) shard_unpack(m);
-  shard_fold(m);
-  classes_make(&z.class, m);
-  count_parameters(&z);
-  for (uint32_t i = 0; i < sizeof order / sizeof order[0]; i++) {
-    Id fn = m->entry[order[i]];
-    if (fn == NONE) continue;
-    level[i] = level_of_entry(&z, fn);
-    if (!solve(&z, level[i], main)) {
-      CHECK(m->src->nerror);
-      return false;
-    }
-    main = false;
+  if (!prepare(m, &w.z)) return false;
+  if (!solve_entries(&w)) {
+    CHECK(m->src->nerror);
+    return false;
   }
-  for (uint32_t i = 0; i < sizeof order / sizeof order[0]; i++)
-    if (level[i]) entry_emit(&z, level[i]);
+  for (uint32_t a = 0; a < m->axis.n && w.level[0]; a++) {
+    if (is_context(&m->axis.at[a]) || !factor_next(m, a, 0)) continue;
+    w.cost = factor_cost(&w.z, w.level[0], a);
+    keep(&w);
+    try_factors(&w, a);
+    break;
+  }
+  for (uint32_t i = 0; i < NORDER; i++)
+    if (w.level[i]) entry_emit(&w.z, w.level[i]);
   module_sweep(m);
   asked_forget(m);
-  if (exact) *exact = !z.cut;
+  if (exact) *exact = !w.z.cut;
   return true;
 }
 

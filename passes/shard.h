@@ -185,6 +185,10 @@ typedef struct Sharder {
   bool sequence; // sequence indices may be on the axis
   bool heads; // on a context axis: attention has its heads on it
   bool moves; // parameters may be gathered after all: nothing else was found
+  Id outer; // the axis is the inner factor of one of which this is the outer one, solved; else NONE
+  bool quiet; // a plan that need not be: nothing is reported where there is none
+  const Level *step; // the training step
+  Cost cost[MAX_AXIS]; // of its plan on each axis
   uint8_t named; // the axis as a bit of Index.on; 0: the model has no name for it
   Id free_fn; // of this statement, or of parameter free_param, what the model says is left aside
   uint32_t free_stmt, free_param; // NONE
@@ -226,6 +230,15 @@ bool ring_refuses(const Module *m);
 void ring_types(const Sharder *z, Id fn, Shard *type);
 int64_t ring_bytes(const Sharder *z, Id fn);
 void ring_wrap(Module *m, Id fn);
+// shard_factor.c: an axis as two factors. The next number of outer ranks, above `last`, to be
+// tried, or 0; makes the axes so.
+int64_t factor_next(const Module *m, uint32_t axis, int64_t last);
+void factor_axis(Module *m, uint32_t axis, int64_t outer);
+// What the inner factor may deal out where the outer one deals out an index of class `outer`: the
+// same in blocks within its blocks, or the heads of a group where that has the groups.
+bool factor_heads(const Sharder *z, Id outer, Id inner);
+// What the step's plan costs a rank of the axis, its factors together.
+double factor_cost(Sharder *z, const Level *l, uint32_t axis);
 // shard_unpack.c: saves the parts of packed values apart.
 void shard_unpack(Module *m);
 // shard_level.c: the levels of an entry.
@@ -251,6 +264,8 @@ bool convert_cost(const Sharder *z, const Slot *s, Shard from, Shard to, Cost *c
 // The part of `whole` that a rank has of an extent dealt out in blocks: rounded as if it divided
 // where little is lost.
 int64_t share_of(int64_t whole, int64_t extent, int64_t block, int64_t n);
+// The points of a statement that a rank has with this assignment.
+int64_t stmt_points(const Sharder *z, const Stmt *s, Assign a);
 Cost comp_cost(const Sharder *z, const Level *l, const Item *it, const Choice *c);
 Cost call_cost(const Sharder *z, const Level *l, const Item *it, const Choice *c);
 // shard_order.c: an order of the items that keeps few slots open, one of several; the first and the

@@ -106,6 +106,14 @@ static bool out_goes(const Ways *w, uint32_t k, Shard made) {
   return true;
 }
 
+// What is reduced on the outer factor here and on the inner one there takes a collective more: both
+// at once are one.
+static bool is_apart(const Ways *w, Shard made) {
+  if (w->z->outer == NONE) return false;
+  Shard o = w->it->done[w->z->outer].out[0];
+  return made.kind != SHARD_SPLIT && o.kind != SHARD_SPLIT && made.kind != o.kind;
+}
+
 static void add_choice(Ways *w, const Wanted *q, Shard made, uint32_t masks) {
   Arena *arena = w->z->m->arena;
   Choice c = {.assign = q->a, .nneed = q->n, .nout = 1, .class = NONE};
@@ -117,6 +125,7 @@ static void add_choice(Ways *w, const Wanted *q, Shard made, uint32_t masks) {
   c.out = arena_copy(arena, &out, sizeof out);
   c.cost = comp_cost(w->z, w->l, w->it, &c);
   c.cost.at[COST_MASKS] += masks;
+  c.cost.at[w->z->collectives] += is_apart(w, made);
   PUSH(arena, w->it->choice, c);
 }
 
@@ -139,6 +148,39 @@ static void plain_blocks(const Sharder *z, Id class, int64_t extent, int64_t *bl
     if (z->solved[a] && both && extent % all == 0)
       add_block(block, n, extent, extent / all, z->n);
   }
+}
+
+// What the outer factor does with the item. Its blocks are cut again, so that both together are cut
+// as the axis whole would be.
+static const Decision *outer_of(const Ways *w) { return &w->it->done[w->z->outer]; }
+
+static int64_t inner_block(const Ways *w, int64_t outer) {
+  return outer % w->z->n ? 0 : outer / w->z->n;
+}
+
+// The block of dimension d of a value that is read or written by what is no index.
+static int64_t inner_dim_block(const Ways *w, Id value, uint32_t d) {
+  const Decision *o = outer_of(w);
+  Assign a = o->choice.assign;
+  if (a.kind == ASSIGN_WRITE && value == w->s->lhs && a.index == d) return inner_block(w, a.block);
+  for (uint32_t k = 0; k < o->choice.nneed; k++) {
+    Shard t = o->need[k];
+    if (o->choice.need[k].slot == w->body->slot[value] && t.kind == SHARD_SPLIT && t.dim == d)
+      return inner_block(w, t.block);
+  }
+  return 0;
+}
+
+// Whether an index is for the inner factor; *block is what it must come in, 0: any.
+static bool inner_index(const Ways *w, uint32_t index, int64_t *block) {
+  Assign o = outer_of(w)->choice.assign;
+  const Classes *c = &w->z->class;
+  Id fn = w->body->fn;
+  *block = 0;
+  if (o.kind != ASSIGN_INDEX) return false;
+  if (o.index == index) return (*block = inner_block(w, o.block)) > 0;
+  return factor_heads(w->z, class_of_index(c, fn, w->it->stmt, o.index),
+                      class_of_index(c, fn, w->it->stmt, index));
 }
 
 // Blocks that what is subscripted comes in.
@@ -195,6 +237,12 @@ static void ways_by_index(Ways *w, int asked) {
     Id class = class_of_index(&w->z->class, w->body->fn, w->it->stmt, i);
     if (!shard_allowed(w->z, class, s->index[i].extent)) continue;
     Blocks b = {.w = w, .index = i};
+    int64_t within = 0;
+    if (w->z->outer != NONE && !inner_index(w, i, &within)) continue;
+    if (within) {
+      way_by(w, (Assign){ASSIGN_INDEX, (uint8_t)i, within});
+      continue;
+    }
     plain_blocks(w->z, class, s->index[i].extent, b.block, &b.n);
     ex_reads(w->z->m, s->body, read_blocks, &b);
     slot_blocks(&b, slot_of(w, s->lhs), s->sub, w->f->value.at[s->lhs].rank);
@@ -209,6 +257,10 @@ static uint32_t dim_blocks(const Ways *w, Id value, uint32_t d, int64_t *block) 
   int64_t extent = s->of.extent[d];
   Id class = class_of_dim(&w->z->class, w->body->fn, value, d);
   if (!shard_allowed(w->z, class, extent)) return 0;
+  if (w->z->outer != NONE) {
+    add_block(block, &n, extent, inner_dim_block(w, value, d), w->z->n);
+    return n;
+  }
   plain_blocks(w->z, class, extent, block, &n);
   for (uint32_t i = 0; i < s->ntype; i++)
     if (s->type[i].kind == SHARD_SPLIT && s->type[i].dim == d)
@@ -404,13 +456,33 @@ static void add_call_choice(Ways *w, Id class, int64_t block, const Shard *type)
   PUSH(arena, w->it->choice, c);
 }
 
+// Whether a class of the callee is for the inner factor, and in which block; 0: any.
+static bool inner_class(const Ways *w, Id value, uint32_t dim, Id class, int64_t *block) {
+  const Choice *o = &outer_of(w)->choice;
+  const Classes *c = &w->z->class;
+  Id fn = w->s->call->fn;
+  const Fn *g = &w->z->m->fn.at[fn];
+  *block = 0;
+  if (o->class == NONE) return false;
+  if (o->class == class) return (*block = inner_block(w, o->assign.block)) > 0;
+  for (uint32_t i = 0; i < g->arg.n; i++)
+    for (uint32_t d = 0; d < g->value.at[g->arg.at[i]].rank; d++)
+      if (local_class_of_dim(c, fn, g->arg.at[i], d) == o->class &&
+          factor_heads(w->z, class_of_dim(c, fn, g->arg.at[i], d), class_of_dim(c, fn, value, dim)))
+        return true;
+  return false;
+}
+
 static void call_class(Ways *w, Id value, uint32_t dim, Id class) {
   Id fn = w->s->call->fn;
   const Fn *g = &w->z->m->fn.at[fn];
   Shard *type = NEWN(w->z->m->arena, Shard, g->value.n + 1);
   int64_t block[MAX_BLOCKS], extent = g->value.at[value].extent[dim];
+  int64_t within = 0;
   uint32_t n = 0;
-  plain_blocks(w->z, class_of_dim(&w->z->class, fn, value, dim), extent, block, &n);
+  if (w->z->outer != NONE && !inner_class(w, value, dim, class, &within)) return;
+  if (within) add_block(block, &n, extent, within, w->z->n);
+  else plain_blocks(w->z, class_of_dim(&w->z->class, fn, value, dim), extent, block, &n);
   for (uint32_t i = 0; i < n; i++) {
     bool goes = true;
     for (uint32_t a = 0; a < w->z->m->axis.n; a++)

@@ -105,7 +105,7 @@ static void add_traffic(const Sharder *z, const Level *l, const Choice *c, Cost 
   }
 }
 
-static int64_t stmt_flops(const Sharder *z, const Stmt *s, Assign a) {
+int64_t stmt_points(const Sharder *z, const Stmt *s, Assign a) {
   int64_t n = points(s);
   return a.kind != ASSIGN_INDEX ? n : share_of(n, s->index[a.index].extent, a.block, z->n);
 }
@@ -114,7 +114,7 @@ Cost comp_cost(const Sharder *z, const Level *l, const Item *it, const Choice *c
   const Fn *f;
   const Stmt *s = stmt_of(z, l, it, &f);
   Cost cost = {0};
-  if (stmt_is_product(z->m, f, s)) cost.at[COST_FLOPS] = stmt_flops(z, s, c->assign);
+  if (stmt_is_product(z->m, f, s)) cost.at[COST_FLOPS] = stmt_points(z, s, c->assign);
   add_traffic(z, l, c, &cost);
   return cost;
 }
@@ -131,7 +131,7 @@ Cost call_cost(const Sharder *z, const Level *l, const Item *it, const Choice *c
     CHECK(intrinsic_types(z, s->call->fn, c->class, c->assign.block, type, assign));
   for (uint32_t i = 0; i < g->stmt.n; i++)
     if (g->stmt.at[i].kind == ST_COMP && g->stmt.at[i].red != RED_NONE)
-      cost.at[COST_FLOPS] += stmt_flops(z, &g->stmt.at[i], assign[i]);
+      cost.at[COST_FLOPS] += stmt_points(z, &g->stmt.at[i], assign[i]);
   if (c->class != NONE) cost.at[COST_COMM] += ring_bytes(z, s->call->fn);
   add_traffic(z, l, c, &cost);
   return cost;

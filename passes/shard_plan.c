@@ -196,5 +196,6 @@ bool entry_solve(Sharder *z, Level *l) {
   solve_inside(z, l);
   Plan p = level_solve(z, l, NULL);
   if (p.ok) record(z, l, &p, 0);
+  if (p.ok && l == z->step) z->cost[z->axis] = p.cost;
   return p.ok;
 }

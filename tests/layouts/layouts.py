@@ -61,6 +61,7 @@ def arguments():
     p.add_argument("--skip", type=int, default=0, help="programs to leave out at the beginning")
     p.add_argument("--jobs", type=int, default=1)
     p.add_argument("--seconds", type=float, default=float("inf"))
+    p.add_argument("--sizes", nargs="+", default=[], help="other ones: heads=8 kv_heads=2")
     p.add_argument("--keep", action="store_true", help="keep the folder")
     return p.parse_args()
 
@@ -83,6 +84,13 @@ def write_data(folder, rng):
             labels = [y if i % BATCH == 0 else -100 for i, y in enumerate(labels)]
         eq.npy(f"{folder}/{name}/tokens.npy", "<i4", (40, 16), struct.pack("<640i", *tokens))
         eq.npy(f"{folder}/{name}/labels.npy", "<i4", (40,), struct.pack("<40i", *labels))
+
+
+def resize(models, sizes):
+    """Gives models other sizes than those of the list."""
+    for name in models:
+        all_of_it = dict(d.split("=") for d in SIZES[name] + sizes)
+        SIZES[name] = [f"{k}={v}" for k, v in all_of_it.items()]
 
 
 def model_of(name, folder):
@@ -183,6 +191,7 @@ def check(model, build, first):
 def plan(o, folder, rng):
     """(model, layouts that share a program), those first that meet new pairs."""
     lists = []
+    resize(o.model, o.sizes)
     for name in o.model:
         model = model_of(name, folder)
         if o.layout:

@@ -9,7 +9,8 @@ are those of one rank that was never stopped, to 1e-11, and so are moments and w
   moments, roots of second moments
              Frobenius 1e-11 * max(its norm, gradient norm * sqrt(n / N))
   weights    1e-11 * max(largest weight, learning rate)
---all takes the hundred pairs, otherwise --count are drawn.
+--all takes the hundred pairs, otherwise --count are drawn. --grouped: of Llama with 2 heads of keys and values and
+8 queries, on more ranks than the former, and fewer layouts.
 """
 import argparse
 import glob
@@ -40,6 +41,16 @@ LAYOUTS = [  # options of dtc, ranks
     ("--pp 2 --schedule interleaved:2", 2),
     ("--tp 2 --pp 2 --zero 3", 8),
 ]
+MODEL = "gpt2"
+GROUPED = ["vocab=96", "length=16", "layers=4", "heads=8", "kv_heads=2", "dim=32", "hidden=48"]
+GROUPED_LAYOUTS = [
+    ("--tp 4 --zero 3", 8),
+    ("", 1),
+    ("--tp 8", 8),
+    ("--tp 2 --zero 1", 4),
+    ("--tp 4 --pp 2 --zero 1 --sequence-parallel", 8),
+    ("--zero 2", 3),
+]
 
 
 class Failed(Exception):
@@ -57,7 +68,7 @@ class Layout:
         self.flags, self.ranks = LAYOUTS[number]
         self.name = f"{self.flags or 'no options'} on {self.ranks}"
         self.program, self.saved = f"./train-{number}", f"saved-{number}"
-        command = [dtc, f"{ROOT}/examples/gpt2.dt", "--precision", "fp64", *self.flags.split(), "-o", self.program]
+        command = [dtc, f"{ROOT}/examples/{MODEL}.dt", "--precision", "fp64", *self.flags.split(), "-o", self.program]
         for d in SIZE:
             command += ["-D", d]
         run(command)
@@ -140,17 +151,28 @@ def pair(a, b, want):
     return worst
 
 
+def use_groups():
+    global MODEL
+    MODEL = "llama"
+    given = {d.split("=")[0] for d in GROUPED}
+    SIZE[:] = GROUPED + [d for d in SIZE if d.split("=")[0] not in given | {"context"}]
+    LAYOUTS[:] = GROUPED_LAYOUTS
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--dtc", required=True)
     p.add_argument("--count", type=int, default=5)
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--all", action="store_true")
+    p.add_argument("--grouped", action="store_true")
     o = p.parse_args()
+    if o.grouped:
+        use_groups()
     dtc, rng, here = os.path.abspath(o.dtc), random.Random(o.seed), tempfile.mkdtemp(prefix="resume-")
     os.chdir(here)
     with open("train.bin", "wb") as f:
-        f.write(struct.pack("<3000H", *(rng.randrange(97) for _ in range(3000))))
+        f.write(struct.pack("<3000H", *(rng.randrange(96) for _ in range(3000))))
     layouts, failed, most = {}, 0, (0.0, "nothing")
 
     def layout(number):
@@ -158,7 +180,8 @@ def main():
             layouts[number] = Layout(dtc, number)
         return layouts[number]
 
-    layout(0).train(LAST, "--save", "whole", "--log", "whole.jsonl")
+    alone = next(i for i, l in enumerate(LAYOUTS) if l == ("", 1))
+    layout(alone).train(LAST, "--save", "whole", "--log", "whole.jsonl")
     want = (records("whole.jsonl"), tensors("whole", LAST))
     every = list(itertools.product(range(len(LAYOUTS)), repeat=2))
     # Drawn ones have no layout twice on the same side.
