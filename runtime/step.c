@@ -253,6 +253,7 @@ static void finish_passes(DtRun *r, const Batch *b, const double *sum, DtResult 
   result->norm = sqrt(result->norm);
   take(r->p, result, r->shared);
   dt_trace_end("norm");
+  dt_walk_tie_back(r);
 }
 
 static void update(DtRun *r, double rate, double norm) {
@@ -282,6 +283,7 @@ int dt_step(DtRun *r, DtResult *result, DtError *e) {
     r->step++;
     r->samples += r->o.batch;
   }
+  dt_walk_tie_wait(r);
   result->seconds = dt_seconds() - began;
   if (finite) return 0;
   return dt_fail(e, DT_EXIT_NOT_FINITE, "step %lld: %s is %g; nothing was stepped",

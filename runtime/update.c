@@ -1,6 +1,7 @@
 // The optimizer's step and the gradient's norm, over what this rank holds: unit by unit, instance
 // by instance, in blocks of a size that depends on nothing, so that neither threads nor ranks
 // change a bit.
+#include "runtime/bucket.h"
 #include "runtime/launch.h"
 #include "runtime/run.h"
 #include "runtime/schedule.h"
@@ -101,8 +102,17 @@ static bool counts(const DtZero *z, int64_t instance) {
   return true;
 }
 
+static bool any_counts(const DtZero *z, const DtUnit *u) {
+  for (int64_t i = 0; i < u->n; i++) {
+    int64_t instance = z->units.inside[u->first + i];
+    if (z->units.instance[instance].counts && counts(z, instance)) return true;
+  }
+  return false;
+}
+
 void dt_norm_parts(const DtZero *z, double *partial, double *part, int64_t stride) {
   for (int64_t i = 0; i < z->units.nunit; i++) {
+    if (!any_counts(z, &z->units.unit[i])) continue;
     Norm n = {z->p, {&z->units, &z->units.unit[i], dt_owned(z, i), NORM_BLOCK},
               dt_part(z, DT_GRAD, i), partial};
     int64_t count = block_count(&n.blocks);
@@ -158,6 +168,27 @@ static void update_blocks(void *const *arg, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; i++) update_block(u, find_block(&u->blocks, i));
 }
 
+// Whether the unit, or one that is gathered with it, awaits its gradient.
+static bool awaits(const DtRun *r, int64_t unit) {
+  const DtUnits *u = &r->zero.units;
+  if (!r->zero.stages.ntie) return false;
+  int64_t end = dt_bucket_end(u, unit, u->nunit);
+  for (int64_t i = dt_bucket_begin(u, unit); i < end; i++)
+    if (dt_walk_awaits(r, i)) return true;
+  return false;
+}
+
+static void update_unit(Update *u, int64_t unit) {
+  const DtRun *r = u->r;
+  const DtZero *z = &r->zero;
+  for (int k = 0; k < u->regions; k++) u->part[k] = dt_part(z, (DtRegion)k, unit);
+  // Where this rank is the owner of a piece, that is all that it steps.
+  DtRange range = z->cut.moments ? dt_owned(z, unit) : (DtRange){0, z->units.unit[unit].count};
+  u->blocks = (Blocks){&z->units, &z->units.unit[unit], range, r->p->update_piece};
+  void *arg[] = {u};
+  dt_parallel(update_blocks, arg, block_count(&u->blocks), 1);
+}
+
 void dt_update(DtRun *r, double rate, double scale) {
   const DtProgram *p = r->p;
   const DtTrain *t = &p->train;
@@ -169,13 +200,12 @@ void dt_update(DtRun *r, double rate, double scale) {
                    scale};
     for (int i = 0; i < 5; i++) dt_set(p, u.scalar[decay], i, v[i]);
   }
-  for (int64_t i = 0; i < z->units.nunit; i++) {
-    for (int k = 0; k < u.regions; k++) u.part[k] = dt_part(z, (DtRegion)k, i);
-    // Where this rank is the owner of a piece, that is all that it steps.
-    DtRange range = z->cut.moments ? dt_owned(z, i) : (DtRange){0, z->units.unit[i].count};
-    u.blocks = (Blocks){&z->units, &z->units.unit[i], range, p->update_piece};
-    void *arg[] = {&u};
-    dt_parallel(update_blocks, arg, block_count(&u.blocks), 1);
-    dt_zero_updated(z, i);
+  for (int late = 0; late < 2; late++) {
+    if (late) dt_walk_tie_wait(r);
+    for (int64_t i = 0; i < z->units.nunit; i++) {
+      if (awaits(r, i) != late) continue;
+      update_unit(&u, i);
+      dt_zero_updated(z, i);
+    }
   }
 }

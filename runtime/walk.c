@@ -258,6 +258,42 @@ static void settle(Walk *w) {
     }
 }
 
+// ---- gradients that several stages hold
+
+static char *part_at(const DtRun *r, const DtHolder *h, int64_t *n) {
+  DtPart part = dt_part(&r->zero, DT_GRAD, h->unit);
+  *n = part.hi - part.lo;
+  return part.at;
+}
+
+static DtNote tie_note(const DtTie *t) { return (DtNote){t->name, -1, t->source}; }
+
+// The first holder's next one after `i` that is on another stage, with elements to add; 0: none.
+static int next_sender(const DtRun *r, const DtTie *t, int i, int me) {
+  int64_t n;
+  part_at(r, &t->holder[0], &n);
+  for (i++; n && i < t->n; i++)
+    if (t->holder[i].stage != me) return i;
+  return 0;
+}
+
+// What the first tie's first holder is sent, it may take while it still computes: after the step's
+// last message of the same sender, since these come in order.
+static void tie_ahead(DtRun *r) {
+  const DtStages *s = &r->zero.stages;
+  int me = dt_world.coord[DT_AXIS_PP];
+  if (!s->ntie || s->tie[0].holder[0].stage != me) return;
+  const DtTie *t = &s->tie[0];
+  int64_t n, i = next_sender(r, t, 0, me);
+  part_at(r, &t->holder[0], &n);
+  dt_comm_micro(-1);
+  if (i)
+    r->walk.tie_ahead = dt_recv(dt_group(1u << DT_AXIS_PP), t->holder[i].stage, r->p->type,
+                                r->walk.tied, n, tie_note(t));
+}
+
+// ---- all of it
+
 int dt_walk(DtRun *r, int route, int64_t from, const DtWalkJob *job, DtError *e) {
   Walk w = {.r = r,
             .route = &r->walk.route[route],
@@ -273,8 +309,11 @@ int dt_walk(DtRun *r, int route, int64_t from, const DtWalkJob *job, DtError *e)
                     .step = (uint64_t)r->step + 1};
   for (int k = 0; k < r->p->ndata; k++) w.call.data[k] = r->buffer[k];
   if (job->data) w.call.data[0] = job->data;
+  int64_t received = s->n; // its last receive
+  while (received > 0 && s->op[received - 1].work != DT_PIPE_RECV) received--;
   for (int64_t i = 0; i < s->n; i++) {
     const DtPipeOp *op = &s->op[i];
+    if (i == received && job->forward == DT_FORWARD) tie_ahead(r);
     if (op->work >= DT_PIPE_COMPUTED) exchange(&w, op);
     else if (compute(&w, op, e)) return e->status;
   }
@@ -287,45 +326,31 @@ int dt_walk(DtRun *r, int route, int64_t from, const DtWalkJob *job, DtError *e)
   return 0;
 }
 
-// ---- gradients that several stages hold
+// ---- sums of gradients that several stages hold
 
-static char *part_at(const DtRun *r, const DtHolder *h, int64_t *n) {
-  DtPart part = dt_part(&r->zero, DT_GRAD, h->unit);
-  *n = part.hi - part.lo;
-  return part.at;
-}
-
-// The first holder adds what the others send, in their order, and sends the sum back.
+// The first holder adds what the others send, in their order.
 static void lead(DtRun *r, const DtTie *t, const DtGroup *g, int me) {
-  int64_t n, size = (int64_t)dt_type_size(r->p->type);
+  int64_t n;
   char *sum = part_at(r, &t->holder[0], &n);
-  DtNote note = {t->name, -1, t->source};
   for (int i = 1; i < t->n; i++) {
     const DtHolder *h = &t->holder[i];
     char *from = h->stage == me ? part_at(r, h, &n) : r->walk.tied;
-    if (h->stage != me && n) dt_wait(dt_recv(g, h->stage, r->p->type, from, n, note));
+    if (h->stage != me && n) {
+      DtTicket ahead = r->walk.tie_ahead;
+      dt_wait(ahead ? ahead : dt_recv(g, h->stage, r->p->type, from, n, tie_note(t)));
+      r->walk.tie_ahead = 0;
+    }
     dt_add_reals(r->p->type, sum, from, n);
-  }
-  for (int i = 1; i < t->n && n; i++) {
-    const DtHolder *h = &t->holder[i];
-    int64_t same;
-    if (h->stage == me) memcpy(part_at(r, h, &same), sum, (size_t)(n * size));
-    else dt_wait(dt_send(g, h->stage, r->p->type, sum, n, note));
   }
 }
 
 static void follow(DtRun *r, const DtTie *t, const DtGroup *g, int me) {
-  DtNote note = {t->name, -1, t->source};
   int64_t n;
-  for (int back = 0; back < 2; back++)
-    for (int i = 1; i < t->n; i++) {
-      if (t->holder[i].stage != me) continue;
-      char *at = part_at(r, &t->holder[i], &n);
-      if (!n) continue;
-      int leader = t->holder[0].stage;
-      dt_wait(back ? dt_recv(g, leader, r->p->type, at, n, note)
-                   : dt_send(g, leader, r->p->type, at, n, note));
-    }
+  for (int i = 1; i < t->n; i++) {
+    if (t->holder[i].stage != me) continue;
+    char *at = part_at(r, &t->holder[i], &n);
+    if (n) dt_wait(dt_send(g, t->holder[0].stage, r->p->type, at, n, tie_note(t)));
+  }
 }
 
 void dt_walk_tie(DtRun *r) {
@@ -339,4 +364,51 @@ void dt_walk_tie(DtRun *r) {
     else follow(r, &s->tie[i], g, me);
   }
   dt_trace_end("tied gradients");
+}
+
+static void hand_back(DtRun *r, const DtTie *t, const DtGroup *g, int me) {
+  int64_t n, size = (int64_t)dt_type_size(r->p->type), same;
+  char *sum = part_at(r, &t->holder[0], &n);
+  for (int i = 1; i < t->n && n; i++) {
+    const DtHolder *h = &t->holder[i];
+    if (h->stage == me) memcpy(part_at(r, h, &same), sum, (size_t)(n * size));
+    else r->walk.tie_sent = dt_send(g, h->stage, r->p->type, sum, n, tie_note(t));
+  }
+}
+
+static void take_back(DtRun *r, const DtTie *t, const DtGroup *g, int me) {
+  int64_t n;
+  for (int i = 1; i < t->n; i++) {
+    if (t->holder[i].stage != me) continue;
+    char *at = part_at(r, &t->holder[i], &n);
+    if (!n) continue;
+    r->walk.tie_last = dt_recv(g, t->holder[0].stage, r->p->type, at, n, tie_note(t));
+    if (!r->walk.tie_first) r->walk.tie_first = r->walk.tie_last;
+  }
+}
+
+void dt_walk_tie_back(DtRun *r) {
+  const DtStages *s = &r->zero.stages;
+  int me = dt_world.coord[DT_AXIS_PP];
+  const DtGroup *g = s->ntie ? dt_group(1u << DT_AXIS_PP) : NULL;
+  for (int i = 0; i < s->ntie; i++) {
+    if (s->tie[i].holder[0].stage == me) hand_back(r, &s->tie[i], g, me);
+    else take_back(r, &s->tie[i], g, me);
+  }
+}
+
+bool dt_walk_awaits(const DtRun *r, int64_t unit) {
+  const DtStages *s = &r->zero.stages;
+  for (int i = 0; i < s->ntie; i++)
+    for (int k = 1; k < s->tie[i].n; k++) {
+      const DtHolder *h = &s->tie[i].holder[k];
+      if (h->stage == dt_world.coord[DT_AXIS_PP] && h->unit == unit) return true;
+    }
+  return false;
+}
+
+void dt_walk_tie_wait(DtRun *r) {
+  dt_wait_receives(r->walk.tie_first, r->walk.tie_last);
+  if (r->walk.tie_sent) dt_wait(r->walk.tie_sent);
+  r->walk.tie_first = r->walk.tie_last = r->walk.tie_sent = 0;
 }

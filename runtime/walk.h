@@ -25,6 +25,9 @@ typedef struct DtWalk {
   DtRoute route[DT_WALKS];
   int64_t group, groups, rest;
   char *memory, *tied; // dt_walk_bytes; a gradient that other stages hold too
+  // Gradients on their way: of the first tie, before the passes end; sums that come back, the first
+  // and the last; the last that is sent back. Or 0.
+  DtTicket tie_ahead, tie_first, tie_last, tie_sent;
 } DtWalk;
 
 // Makes the tables for `train` and `eval` microbatches a rank (0: none), and for a text where
@@ -55,7 +58,13 @@ typedef struct DtWalkJob {
 // reduced (dt_zero_finish), nor summed over stages (dt_walk_tie).
 int dt_walk(struct DtRun *r, int route, int64_t from, const DtWalkJob *job, DtError *e);
 
-// Gradients that several stages hold become their sum, in the order of stages. By all ranks.
+// Gradients that several stages hold become their sum, in the order of stages, on the first of them.
+// By all ranks.
 void dt_walk_tie(struct DtRun *r);
+// Then sums begin to go to the other holders, and are there. Until then nobody may write gradients,
+// and units that await a sum are not to be read.
+void dt_walk_tie_back(struct DtRun *r);
+bool dt_walk_awaits(const struct DtRun *r, int64_t unit);
+void dt_walk_tie_wait(struct DtRun *r);
 
 #endif
