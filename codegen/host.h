@@ -67,6 +67,9 @@ void put_real(Buf *b, double v); // a double literal
 void put_call(Buf *b, int indent, const char *head, const Str *arg, uint32_t n, const char *tail);
 void put_bytes(Buf *b, double bytes); // "3.1 MB"
 void put_source(const Module *m, Id loc, bool outermost, Buf *b); // "gpt2.dt:12"
+// Lines of `text`, broken at spaces before column 100; `first` is before the first of them, `rest`
+// before the others. Without the last line's end.
+void put_wrapped(Buf *b, const char *first, const char *rest, const char *text);
 const char *c_type(Dtype t);
 
 // host_decl.c: what stands above a function: its kernels and the shapes of its products

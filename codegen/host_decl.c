@@ -12,12 +12,13 @@ static void put_flops(Buf *b, double flops) {
 
 static void print_stmts(Host *h, const Fn *f, const Kernel *k) {
   for (uint32_t i = 0; i < k->stmt.n; i++) {
-    Buf text = {0};
+    Buf text = {0}, comment = {0};
     ir_print_stmt(h->m, f, &f->stmt.at[k->stmt.at[i]], &text);
-    buf_printf(h->out, "//   ");
-    put_comment(h->out, text.text, text.n);
+    put_comment(&comment, text.text, text.n);
+    put_wrapped(h->out, "//   ", "//       ", comment.text);
     buf_printf(h->out, "\n");
     buf_free(&text);
+    buf_free(&comment);
   }
   if (!k->stmt.n) buf_printf(h->out, "//   zeros %s\n", f->value.at[k->fill].name);
 }

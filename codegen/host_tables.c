@@ -52,14 +52,14 @@ static void list_fn(Host *h, Id fn) {
   for (Id v = 0; v < f->value.n; v++) {
     const Value *l = &f->value.at[v];
     if (fp->address[v] < 0) continue;
-    line(b, str_printf("  %-32s %-24s %-4s %12lld at %-12lld kernels %u-%u", l->name, shape(l),
+    line(b, str_printf("  %-21s %-24s %-4s %10lld at %-10lld kernels %u-%u", l->name, shape(l),
                        dtype_name[l->type], (long long)(value_count(l) * dtype_size(l->type)),
                        (long long)fp->address[v], life[v].first, life[v].last));
   }
   for (uint32_t i = 0; i < fp->kernel.n; i++) {
     if (fp->kernel.at[i].kind != K_CALL) continue;
     const Call *c = f->stmt.at[fp->kernel.at[i].stmt.at[0]].call;
-    line(b, str_printf("  %-32s %-24s %-4s %12lld at %-12lld kernel  %u",
+    line(b, str_printf("  %-21s %-24s %-4s %10lld at %-10lld kernel  %u",
                        str_printf("(%s)", h->m->fn.at[c->fn].name), "", "",
                        (long long)call_scratch(h->p, c, c->nresult), (long long)fp->callee_frame[i],
                        i));
@@ -121,7 +121,7 @@ static void print_param(Host *h, const ParamLayout *l, uint32_t i) {
   put_string(b, p->name);
   buf_printf(b, ", .rank = %u, .nstack = %u, .extent = ", p->rank, p->nstack);
   put_extents(b, extent, p->rank ? p->rank : 1);
-  buf_printf(b, ",\n     .count = %lld, .offset = %lld, .init = %s, .init_a = ", (long long)n,
+  buf_printf(b, ",\n     .count = %lld, .offset = %lld,\n     .init = %s, .init_a = ", (long long)n,
              (long long)offset, dt_init[p->init]);
   put_real(b, p->init_a);
   buf_printf(b, ", .init_b = ");
@@ -216,7 +216,7 @@ static void print_data(Host *h) {
     put_extents(b, v->extent, v->rank);
     int64_t lo, hi;
     if (data_range(h, i, &lo, &hi))
-      buf_printf(b, ", .checked = true, .lo = %lld, .hi = %lld", (long long)lo, (long long)hi);
+      buf_printf(b, ",\n     .checked = true, .lo = %lld, .hi = %lld", (long long)lo, (long long)hi);
     buf_printf(b, ",\n     .path = ");
     put_optional(b, i < t->array_path.n ? t->array_path.at[i] : NULL);
     buf_printf(b, ", .val_path = ");
@@ -271,15 +271,15 @@ static void put_field(Buf *b, const char *name, double v) {
 static void print_train(Host *h) {
   const Train *t = &h->m->train;
   Buf *b = h->out;
-  buf_printf(b, "    .train = {.data = %s, .val = %s, .data_path = ", dt_data[t->data],
-             dt_data[t->val]);
+  buf_printf(b, "    .train = {.data = %s, .val = %s,\n              .data_path = ",
+             dt_data[t->data], dt_data[t->val]);
   put_optional(b, t->data_path);
   buf_printf(b, ", .val_path = ");
   put_optional(b, t->val_path);
   buf_printf(
       b,
-      ",\n              .length = %lld, .batch = %lld, .microbatch = %lld, .steps = %lld, .eval_every = %lld,"
-      " .seed = %lld",
+      ",\n              .length = %lld, .batch = %lld, .microbatch = %lld, .steps = %lld,"
+      "\n              .eval_every = %lld, .seed = %lld",
       (long long)t->length, (long long)t->batch, (long long)t->microbatch, (long long)t->steps,
       (long long)t->eval_every, (long long)t->seed);
   buf_printf(b, ",\n              .optimizer = %s", dt_optimizer[t->opt]);
@@ -287,12 +287,14 @@ static void print_train(Host *h) {
   put_field(b, "beta1", t->beta1);
   put_field(b, "beta2", t->beta2);
   put_field(b, "eps", t->eps);
-  put_field(b, "weight_decay", t->weight_decay);
+  buf_printf(b, ",\n              .weight_decay = ");
+  put_real(b, t->weight_decay);
   put_field(b, "momentum", t->momentum);
   buf_printf(b, ",\n              .nesterov = %s, .schedule = %s, .warmup = %lld",
              t->nesterov ? "true" : "false", dt_schedule[t->schedule], (long long)t->warmup);
   put_field(b, "final", t->final);
-  put_field(b, "clip", t->clip);
+  buf_printf(b, ",\n              .clip = ");
+  put_real(b, t->clip);
   buf_printf(b, ", .precision = ");
   put_string(b, h->m->compute == DT_F64 ? "fp64" : "fp32");
   buf_printf(b, "},\n");

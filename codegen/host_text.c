@@ -151,6 +151,33 @@ void put_source(const Module *m, Id loc, bool outermost, Buf *b) {
   buf_printf(b, "%s:%u", slash ? slash + 1 : name, l->line);
 }
 
+// How much of the text goes on a line with this much room: up to a space outside of subscripts and
+// before the mark of a place, or, where there is none, to any.
+static size_t line_length(const char *text, size_t room) {
+  size_t best = 0, n = strlen(text);
+  int depth = 0;
+  if (n <= room) return n;
+  for (size_t i = 1; i <= room; i++) {
+    depth += (text[i - 1] == '[') - (text[i - 1] == ']');
+    if (text[i] == ' ' && text[i - 1] != ' ' && text[i - 1] != '#' && !depth) best = i;
+  }
+  for (size_t i = room; !best && i; i--)
+    if (text[i] == ' ') best = i;
+  return best ? best : room + strcspn(text + room, " ");
+}
+
+void put_wrapped(Buf *b, const char *first, const char *rest, const char *text) {
+  const char *lead = first;
+  for (;;) {
+    size_t n = line_length(text, 100 - strlen(lead));
+    buf_printf(b, "%s%.*s", lead, (int)n, text);
+    text += n + strspn(text + n, " ");
+    if (!*text) return;
+    buf_printf(b, "\n");
+    lead = rest;
+  }
+}
+
 const char *c_type(Dtype t) {
   switch (t) {
   case DT_F32: return "float";

@@ -1,5 +1,6 @@
 // The plan as text: for --emit kernels. For each kernel its name, what it moves and computes, how
 // it is launched, and its statements in index notation with their places in the source.
+#include "codegen/host.h"
 #include "codegen/loops.h"
 #include "ir/text.h"
 
@@ -14,10 +15,17 @@ static void print_amount(Buf *b, double v, const char *unit) {
   buf_printf(b, v < 100 && p ? "%.1f %s%s" : "%.0f %s%s", v, prefix[p], unit);
 }
 
-static void print_place(const Module *m, Id loc, Buf *b) {
-  if (!loc || !m->src) return;
-  const Loc *l = &m->src->loc.at[loc];
-  buf_printf(b, "  # %s:%u", m->src->file.at[l->file].name, l->line);
+// A statement, and where it stands in the source: `y[b<4] = sum(i<3: x[b, i])  # model.dt:12`.
+static void print_stmt(const Module *m, const Fn *f, const Stmt *s, const char *lead, Buf *b) {
+  Buf text = {0};
+  ir_print_stmt(m, f, s, &text);
+  if (s->loc && m->src) {
+    buf_printf(&text, "  # ");
+    put_source(m, s->loc, false, &text);
+  }
+  put_wrapped(b, lead, "          ", text.text);
+  buf_printf(b, "\n");
+  buf_free(&text);
 }
 
 static void print_shape(const Value *v, Buf *b) {
@@ -63,11 +71,7 @@ static void print_nests(const FnPlan *fp, const Module *m, const Kernel *k, Buf 
     buf_printf(b, "\n");
     for (uint32_t j = 0; j < n->stmt.n; j++) {
       const Stmt *s = &f->stmt.at[n->stmt.at[j].stmt];
-      bool inside = fp->layout[s->lhs].internal;
-      buf_printf(b, "      %s", inside ? "let " : "");
-      ir_print_stmt(m, f, s, b);
-      print_place(m, s->loc, b);
-      buf_printf(b, "\n");
+      print_stmt(m, f, s, fp->layout[s->lhs].internal ? "      let " : "      ", b);
     }
   }
 }
@@ -90,11 +94,7 @@ static void print_kernel(const FnPlan *fp, const Module *m, const Kernel *k, Buf
     return;
   }
   for (uint32_t i = 0; i < k->stmt.n; i++) {
-    const Stmt *s = &f->stmt.at[k->stmt.at[i]];
-    buf_printf(b, "      ");
-    ir_print_stmt(m, f, s, b);
-    print_place(m, s->loc, b);
-    buf_printf(b, "\n");
+    print_stmt(m, f, &f->stmt.at[k->stmt.at[i]], "      ", b);
   }
 }
 

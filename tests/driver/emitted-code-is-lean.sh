@@ -18,6 +18,16 @@ python3 -c 'import json
 b = json.load(open("report.json"))["memory"]["total"]
 print("%.0f MiB" % (b / 2**20))
 assert b < 3936 * 2**20'
+# It is read: on one rank no line is wider than 100 columns (but a long name's row in the table of values), and no place
+# is one on this machine.
+for form in c kernels; do
+  for cut in "" "--tp 2 --pp 2 --zero 3"; do
+    "$DTC" "$SRC/examples/gpt2.dt" "${size[@]}" $cut --emit $form -o text
+    [ -n "$cut" ] || awk 'length > 100 && !/ kernels [0-9]/ { print; wide = 1 } END { exit wide }' text || fail "--emit $form is wide"
+    grep -q 'nn.dt:[0-9]' text || fail "--emit $form $cut does not say where it comes from"
+    grep -nE "[^a-z]/[a-z]+/[a-z]" text && fail "--emit $form $cut names a file of this machine"
+  done
+done
 # Where heads alone are cut, packed queries, keys and values are read where they are.
 "$DTC" "$SRC/examples/gpt2.dt" "${size[@]}" --tp 2 --emit c -o cut.c
 grep -qE '^DT_KERNEL\(.*_(qg|k|v)\);' cut.c && fail "copies of queries, keys or values"
