@@ -719,12 +719,20 @@ static bool metric(Parser *p) {
   return true;
 }
 
+static bool data(Parser *p) {
+  const Token *t = tok(p);
+  if (!p_small(p, &p->m->ndata)) return false;
+  if (p->m->ndata <= MAX_DATA) return true;
+  p->m->ndata = 0;
+  return p_fail(p, t, "a loss takes at most %d arguments of data", MAX_DATA);
+}
+
 static bool item(Parser *p) {
   if (accept_word(p, "module")) return p_name(p, "the model's name", &p->m->name);
   if (accept_word(p, "compute")) return dtype(p, &p->m->compute);
   if (accept_word(p, "file")) return file(p);
   if (accept_word(p, "train")) return train(p);
-  if (accept_word(p, "data")) return p_small(p, &p->m->ndata);
+  if (accept_word(p, "data")) return data(p);
   if (accept_word(p, "range")) return range(p);
   if (accept_word(p, "metric")) return metric(p);
   if (accept_word(p, "axis")) return axis(p);
