@@ -126,6 +126,15 @@ static void second(void) {
   setcontext(&flight.side[0].at);
 }
 
+// A function of its own: getcontext may return twice, and what else is in registers is lost then.
+static void prepare(ucontext_t *at) {
+  getcontext(at);
+  at->uc_stack.ss_sp = flight.stack + GUARD;
+  at->uc_stack.ss_size = STACK;
+  at->uc_link = NULL;
+  makecontext(at, second, 0);
+}
+
 void dt_flight_run(DtEntry *entry, const char *name, const DtCall *first,
                    const DtCall *after, int64_t micro) {
   Side *other = &flight.side[1];
@@ -135,10 +144,7 @@ void dt_flight_run(DtEntry *entry, const char *name, const DtCall *first,
   flight.side[0].done = other->done = false;
   other->place = (DtPlace){micro + 1, -1};
   other->fake = NULL;
-  getcontext(&other->at);
-  other->at.uc_stack = (stack_t){.ss_sp = flight.stack + GUARD, .ss_size = STACK};
-  other->at.uc_link = NULL;
-  makecontext(&other->at, second, 0);
+  prepare(&other->at);
   dt_comm_go((DtPlace){micro, -1});
   flight.now = 0;
   flight.running = true;
