@@ -86,6 +86,20 @@ static void delay(void) {
   }
 }
 
+void dt_op_trace(const DtOp *op, int64_t begin, bool receive) {
+  dt_trace_comm(&(DtTransfer){.op = dt_op_name[op->kind],
+                              .what = op->note.what,
+                              .source = op->note.source,
+                              .axes = op->g->axes,
+                              .bytes = op->count * (int64_t)dt_op_size(op->type),
+                              .layer = op->note.layer,
+                              .step = op->step,
+                              .micro = op->micro,
+                              .posted = op->posted,
+                              .begin = begin,
+                              .receive = receive});
+}
+
 static void carry_out(const DtOp *op) {
   int64_t begin = dt_tracing ? dt_nanoseconds() : 0;
   dt_receive_leave();
@@ -93,17 +107,7 @@ static void carry_out(const DtOp *op) {
   if (comm.delay_ms) delay();
   comm.transport->run(op);
   dt_comm_at(NULL);
-  if (begin)
-    dt_trace_comm(&(DtTransfer){.op = dt_op_name[op->kind],
-                                .what = op->note.what,
-                                .source = op->note.source,
-                                .axes = op->g->axes,
-                                .bytes = op->count * (int64_t)dt_op_size(op->type),
-                                .layer = op->note.layer,
-                                .step = op->step,
-                                .micro = op->micro,
-                                .posted = op->posted,
-                                .begin = begin});
+  if (begin) dt_op_trace(op, begin, false);
 }
 
 static void *work(void *error) {

@@ -93,6 +93,8 @@ const DtOp *dt_comm_current(void); // what the communication thread is at, or NU
 int64_t dt_comm_at_step(void);     // that the run is at, 0 before the first
 
 void dt_comm_at(const DtOp *op);   // that it is at this; NULL: at nothing
+// Puts what has just been completed, begun at `begin` (nanoseconds), into the profile.
+void dt_op_trace(const DtOp *op, int64_t begin, bool receive);
 
 // runtime/comm_receive.c. Receives: under way together, in the order of each sender's.
 void dt_receive_open(const DtTransport *t, DtCounter *bell, int delay_ms);

@@ -77,21 +77,6 @@ DtTicket dt_receive_post(const DtOp *op) {
 
 // ---- by the communication thread
 
-static void trace(const DtReceive *r) {
-  const DtOp *op = &r->op;
-  dt_trace_comm(&(DtTransfer){.op = dt_op_name[op->kind],
-                              .what = op->note.what,
-                              .source = op->note.source,
-                              .axes = op->g->axes,
-                              .bytes = op->count * (int64_t)dt_op_size(op->type),
-                              .layer = op->note.layer,
-                              .step = op->step,
-                              .micro = op->micro,
-                              .posted = op->posted,
-                              .begin = r->begun,
-                              .receive = true});
-}
-
 static int sender(const DtReceive *r) { return r->op.g->rank[r->op.peer]; }
 
 // Whether none of the first n that are left is from the same rank and short of data.
@@ -114,7 +99,7 @@ static void go_on(DtReceive *r, uint64_t i) {
 }
 
 static void finish(DtReceive *r, uint64_t i) {
-  if (dt_tracing) trace(r);
+  if (dt_tracing) dt_op_trace(&r->op, r->begun, true);
   atomic_store(&rx.complete[i % MOST], i);
   dt_counter_set(&rx.done, dt_counter_get(&rx.done) + 1);
 }
