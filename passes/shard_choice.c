@@ -502,8 +502,19 @@ bool attention_heads(const Sharder *z, Id fn, Id class) {
   return false;
 }
 
+// Whether it is the class of features of keys or values that a ring hands round: a rank's part of
+// attention has them all.
+static bool ring_features(const Sharder *z, Id fn, Id class) {
+  const Fn *g = &z->m->fn.at[fn];
+  for (uint32_t a = 0; a < z->m->axis.n; a++)
+    for (uint32_t i = 1; ring_fits(z->m, g, a) && i <= 2; i++)
+      if (local_class_of_dim(&z->class, fn, g->arg.at[i], 3) == class) return true;
+  return false;
+}
+
 // Where heads are to be exchanged for the sequence, they are on a context axis, dealt out evenly.
 static bool call_allowed(const Sharder *z, Id fn, Id value, uint32_t dim) {
+  if (ring_features(z, fn, local_class_of_dim(&z->class, fn, value, dim))) return false;
   int64_t extent = z->m->fn.at[fn].value.at[value].extent[dim];
   if (!z->heads) return shard_allowed(z, class_of_dim(&z->class, fn, value, dim), extent);
   return extent > 1 && extent % z->n == 0 &&
