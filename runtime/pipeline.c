@@ -84,12 +84,9 @@ static int64_t cost(const Sim *x, DtPipeWork w, int chunk) { return x->p->shape.
 static bool sends(const Sim *x, int chunk, int message) {
   return x->P > 1 && (message == DT_PIPE_ACT ? chunk < x->C - 1 : chunk > 0);
 }
-static int next_chunk(int chunk, int message) {
-  return message == DT_PIPE_ACT ? chunk + 1 : chunk - 1;
-}
 // The chunk whose message this one consumes, or -1.
 static int source_chunk(const Sim *x, int chunk, int message) {
-  int c = message == DT_PIPE_ACT ? chunk - 1 : chunk + 1;
+  int c = dt_pipe_source(chunk, message);
   return c < 0 || c >= x->C || x->P == 1 ? -1 : c;
 }
 
@@ -195,7 +192,7 @@ static void finish(Sim *x, int s) {
 // A message goes as soon as it is made and the receiver has a buffer for it.
 static void transfer(Sim *x, int chunk, int message) {
   Boundary *b = &x->boundary[message][chunk];
-  int to = next_chunk(chunk, message), from_stage = chunk % x->P;
+  int to = dt_pipe_reader(chunk, message), from_stage = chunk % x->P;
   while (b->sent < b->made && b->sent - b->used < BUFFERS) {
     DtPipeOp op = {.work = DT_PIPE_SEND,
                    .message = (uint8_t)message,
@@ -260,7 +257,7 @@ static int64_t post_receives(Sim *x, int s, const DtPipeOp *old, int64_t n, int6
   for (; (at = next_from(old, n, at, peer)) < n; at++) {
     const DtPipeOp *op = &old[at];
     Boundary *b = &x->boundary[op->message][op->chunk];
-    int to = next_chunk(op->chunk, op->message);
+    int to = dt_pipe_reader(op->chunk, op->message);
     if (b->posted - b->read >= BUFFERS) break;
     b->posted++;
     p->in[op->message][to] = most(p->in[op->message][to], b->posted - b->read);
@@ -301,7 +298,7 @@ static void number(DtPipe *p) {
       DtPipeOp *op = &p->stage[s].op[i];
       bool computes = op->work < DT_PIPE_COMPUTED;
       int message = computes ? op->work == DT_PIPE_B : op->message;
-      int to = computes ? op->chunk : next_chunk(op->chunk, message);
+      int to = computes ? op->chunk : dt_pipe_reader(op->chunk, message);
       if (computes) op->slot = op->micro % p->slots[op->chunk];
       if (op->in >= 0) op->in = op->micro % p->in[message][to];
       if (op->out >= 0) op->out = op->micro % p->out[message][op->chunk];

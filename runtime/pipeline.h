@@ -41,6 +41,14 @@ extern const char *const dt_pipe_name[DT_PIPE_KINDS];
 typedef enum DtPipeWork { DT_PIPE_F, DT_PIPE_B, DT_PIPE_W, DT_PIPE_SEND, DT_PIPE_RECV } DtPipeWork;
 enum { DT_PIPE_COMPUTED = 3 }; // kinds of work that compute: F, B, W
 enum { DT_PIPE_ACT, DT_PIPE_GRAD, DT_PIPE_MESSAGES }; // what is sent
+// The chunk that reads a chunk's message, and the one whose message it reads; -1, or one past the
+// last: there is none.
+static inline int dt_pipe_reader(int chunk, int message) {
+  return message == DT_PIPE_ACT ? chunk + 1 : chunk - 1;
+}
+static inline int dt_pipe_source(int chunk, int message) {
+  return message == DT_PIPE_ACT ? chunk - 1 : chunk + 1;
+}
 
 typedef struct DtPipeOp {
   uint8_t work; // DtPipeWork

@@ -94,7 +94,7 @@ static const DtPipeOp *waiting_receive(Check *x, int stage, int peer, bool *post
 // The stage whose message the work reads, with its kind; -1: it reads none.
 static int read_from(const Check *x, const DtPipeOp *op, int *message) {
   *message = op->work == DT_PIPE_B ? DT_PIPE_GRAD : DT_PIPE_ACT;
-  int from = *message == DT_PIPE_ACT ? op->chunk - 1 : op->chunk + 1;
+  int from = dt_pipe_source(op->chunk, *message);
   bool reads = op->work == DT_PIPE_F || op->work == DT_PIPE_B;
   return !reads || from < 0 || from >= x->C || x->P == 1 ? -1 : from % x->P;
 }
@@ -147,7 +147,7 @@ static bool compute(Check *x, int s, const DtPipeOp *op) {
 }
 
 static bool valid_message(const Check *x, int from, int to_stage, const DtPipeOp *op, int *to) {
-  *to = op->message == DT_PIPE_ACT ? op->chunk + 1 : op->chunk - 1;
+  *to = dt_pipe_reader(op->chunk, op->message);
   return op->chunk >= 0 && op->chunk < x->C && *to >= 0 && *to < x->C &&
          op->chunk % x->P == from && *to % x->P == to_stage;
 }
@@ -205,9 +205,8 @@ static const DtPipeOp *stuck_in(Check *x, int s) {
   const DtPipeStage *t = &x->p->stage[s];
   for (int64_t i = x->at[s] - 1; i >= 0; i--) {
     const DtPipeOp *r = &t->op[i];
-    int to = message == DT_PIPE_ACT ? r->chunk + 1 : r->chunk - 1;
     if (r->work == DT_PIPE_RECV && r->message == message && r->micro == op->micro &&
-        to == op->chunk)
+        dt_pipe_reader(r->chunk, message) == op->chunk)
       return r;
   }
   return op;

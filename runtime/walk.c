@@ -32,7 +32,7 @@ static int64_t sent(const DtProgram *p, int forward, int message, int chunk) {
 }
 
 static int64_t received(const DtProgram *p, int forward, int message, int chunk) {
-  int from = message == DT_PIPE_ACT ? chunk - 1 : chunk + 1;
+  int from = dt_pipe_source(chunk, message);
   return from < 0 || from >= p->nchunk ? 0 : sent(p, forward, message, from);
 }
 
@@ -170,7 +170,7 @@ static DtTicket *ticket(DtTicket *const *of, int message, int chunk, int buffer)
 static void exchange(Walk *w, const DtPipeOp *op) {
   const DtProgram *p = w->r->p;
   const DtGroup *g = dt_group(1u << DT_AXIS_PP);
-  int message = op->message, to = message == DT_PIPE_ACT ? op->chunk + 1 : op->chunk - 1;
+  int message = op->message, to = dt_pipe_reader(op->chunk, message);
   int64_t bytes = sent(p, w->forward, message, op->chunk), n = bytes / 4;
   const DtPipeChunk *c = &p->chunk[op->chunk];
   int part = sender(w->forward, message);
