@@ -20,7 +20,7 @@
 enum { PATIENCE_SECONDS = 5 };
 
 static bool first_rank(void) { return dt_world.rank == 0; }
-static const DtGroup *world(void) { return dt_group((1u << DT_AXES) - 1); }
+static const DtGroup *world(void) { return dt_group(DT_ALL_AXES); }
 
 // ---- Names
 

@@ -287,6 +287,6 @@ void dt_barrier(const DtGroup *g) {
 int dt_agree(int status) {
   int32_t v = status ? status : INT32_MAX, all = v;
   DtNote note = {"status", -1, NULL};
-  dt_wait(dt_all_reduce(dt_group((1 << DT_AXES) - 1), DT_TYPE_I32, DT_MIN, &v, &all, 1, note));
+  dt_wait(dt_all_reduce(dt_group(DT_ALL_AXES), DT_TYPE_I32, DT_MIN, &v, &all, 1, note));
   return all == INT32_MAX ? 0 : all;
 }

@@ -20,7 +20,7 @@
 #include "runtime/program.h"
 
 enum { DT_AXIS_TP, DT_AXIS_TP_OUTER, DT_AXIS_CP, DT_AXIS_DP, DT_AXIS_PP, DT_AXES };
-enum { DT_TP_AXES = 1 << DT_AXIS_TP | 1 << DT_AXIS_TP_OUTER };
+enum { DT_TP_AXES = 1 << DT_AXIS_TP | 1 << DT_AXIS_TP_OUTER, DT_ALL_AXES = (1 << DT_AXES) - 1 };
 extern const char *const dt_axis_name[DT_AXES]; // "tp" "tp" "cp" "dp" "pp"
 
 // Where this process is: every field is known before the first operation.

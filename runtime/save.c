@@ -13,8 +13,6 @@
 
 int64_t dt_save_chunk = 1 << 19;
 
-static const unsigned WORLD = (1u << DT_AXES) - 1;
-
 static size_t size_of(const DtSave *s) { return dt_type_size(s->r->p->type); }
 
 // What a rank sends of a chunk: elements of its local array.
@@ -131,7 +129,7 @@ static void post_send(const DtSave *s, const DtChunk *c, int writer, Round *roun
   DtLayout l;
   DtRange x = share(s, c, dt_world.rank, &l);
   if (x.lo < x.hi)
-    round->sent = dt_send(dt_group(WORLD), writer, s->r->p->type, held(s, c, x.lo), x.hi - x.lo,
+    round->sent = dt_send(dt_group(DT_ALL_AXES), writer, s->r->p->type, held(s, c, x.lo), x.hi - x.lo,
                           note_of(s, c));
 }
 
@@ -146,7 +144,7 @@ static void post_receives(const DtSave *s, const DtChunk *c, char *to, Round *ro
       exit(DT_EXIT_BUG);
     }
     round->last =
-        dt_recv(dt_group(WORLD), r, s->r->p->type, to, x.hi - x.lo, note_of(s, c));
+        dt_recv(dt_group(DT_ALL_AXES), r, s->r->p->type, to, x.hi - x.lo, note_of(s, c));
     if (!round->first) round->first = round->last;
     to += (size_t)(x.hi - x.lo) * size_of(s);
   }

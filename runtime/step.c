@@ -165,10 +165,9 @@ static bool gives_results(void) {
 
 // v[0, n) = their sums over all ranks, in rank order.
 static void sum_over_ranks(const DtRun *r, double *v, int64_t n, const char *what) {
-  unsigned all = (1u << DT_AXES) - 1;
   if (dt_world.size == 1) return;
   DtNote note = {what, -1, r->p->source};
-  dt_wait(dt_all_reduce(dt_group(all), DT_TYPE_F64, DT_SUM, v, v, n, note));
+  dt_wait(dt_all_reduce(dt_group(DT_ALL_AXES), DT_TYPE_F64, DT_SUM, v, v, n, note));
 }
 
 static int over_world(DtRun *r, DtEntry *entry, const char *name, const Batch *b, const void *total,

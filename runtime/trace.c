@@ -91,9 +91,7 @@ typedef struct {
 
 static const DtNote PROFILE = {"profile", -1, NULL};
 
-static const DtGroup *everybody(void) {
-  return dt_group((1u << DT_AXES) - 1);
-}
+static const DtGroup *everybody(void) { return dt_group(DT_ALL_AXES); }
 
 // A length, then so many bytes; a length of 0 ends it.
 static void send_off(Sink *s) {

@@ -12,8 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { EVERYBODY = (1 << DT_AXES) - 1 };
-
 static int connect(DtLaunch *l, int ranks, double timeout, const DtTransport **by, DtError *e) {
   double silent = timeout > 0 ? timeout : 100;
   if (ranks > 0) {
@@ -53,7 +51,7 @@ int dt_comm_start(const DtProgram *p, int ranks, double timeout, DtError *e) {
   dt_world_set(p, l.rank, l.size, l.local_rank, l.local_size);
   if (l.size == 1) return 0;
   if (dt_comm_run(by, timeout, e)) return e->status;
-  dt_barrier(dt_group(EVERYBODY)); // everybody is there
+  dt_barrier(dt_group(DT_ALL_AXES)); // everybody is there
   return 0;
 }
 
@@ -80,7 +78,7 @@ static int first_difference(const char *a, const char *b) {
 
 static void broadcast(int root, void *data, int64_t words) {
   DtNote note = {"handshake", -1, NULL};
-  dt_wait(dt_broadcast(dt_group(EVERYBODY), DT_TYPE_I32, root, data, words, note));
+  dt_wait(dt_broadcast(dt_group(DT_ALL_AXES), DT_TYPE_I32, root, data, words, note));
 }
 
 // Rank 0's text, on every rank.
@@ -103,7 +101,7 @@ static char *text_of_rank_0(const char *text, DtError *e) {
 
 int dt_comm_handshake(const char *text, DtError *e) {
   enum { LINE = 512 };
-  const DtGroup *g = dt_group(EVERYBODY);
+  const DtGroup *g = dt_group(DT_ALL_AXES);
   if (g->n == 1) return 0;
   char *theirs = text_of_rank_0(text, e);
   if (!theirs) return e->status;
