@@ -268,26 +268,18 @@ static char *part_at(const DtRun *r, const DtHolder *h, int64_t *n) {
 
 static DtNote tie_note(const DtTie *t) { return (DtNote){t->name, -1, t->source}; }
 
-// The first holder's next one after `i` that is on another stage, with elements to add; 0: none.
-static int next_sender(const DtRun *r, const DtTie *t, int i, int me) {
-  int64_t n;
-  part_at(r, &t->holder[0], &n);
-  for (i++; n && i < t->n; i++)
-    if (t->holder[i].stage != me) return i;
-  return 0;
-}
-
 // What the first tie's first holder is sent, it may take while it still computes: after the step's
 // last message of the same sender, since these come in order.
 static void tie_ahead(DtRun *r) {
   const DtStages *s = &r->zero.stages;
-  int me = dt_world.coord[DT_AXIS_PP];
-  if (!s->ntie || s->tie[0].holder[0].stage != me) return;
-  const DtTie *t = &s->tie[0];
-  int64_t n, i = next_sender(r, t, 0, me);
+  const DtTie *t = s->tie;
+  int64_t n;
+  int me = dt_world.coord[DT_AXIS_PP], i = 1;
+  if (!s->ntie || t->holder[0].stage != me) return;
+  while (i < t->n && t->holder[i].stage == me) i++;
   part_at(r, &t->holder[0], &n);
   dt_comm_micro(-1);
-  if (i)
+  if (n && i < t->n)
     r->walk.tie_ahead = dt_recv(dt_group(1u << DT_AXIS_PP), t->holder[i].stage, r->p->type,
                                 r->walk.tied, n, tie_note(t));
 }
