@@ -11,8 +11,8 @@ schedule, microbatches in flight, microbatch, ranks): all degrees that divide 1,
 ranks, and a microbatch for each kind that their number can be of: even, with a remainder, fewer
 than stages, fewer than ranks.
 --all runs every (tp, pp, cp, data ranks, zero, accumulate, schedule, microbatch), and draws the rest
-for each: attention on cp, sequence-parallel, gather, zero-group, in flight. --every runs all of
-those, too.
+for each: attention on cp, sequence-parallel, gather, zero-group, in flight; where the model does not
+allow for what was drawn, the layout runs without it. --every runs all of those, too.
 equality.py has the criterion. Three steps are run; targets of every other run leave all but one
 data rank without a valid one, where the model's data allow for it.
 
@@ -173,8 +173,16 @@ def base_of(model, data):
     return worker["base"][key]
 
 
-def check(model, build, first):
-    """Runs layouts that share a program: (layout, passed, refused or failed, the rest) of each."""
+def plainer(build, refused):
+    """Layouts that share a program, without what the refusal is about; none if nothing is left out."""
+    if refused not in DRAWN or build[0][refused] == eq.ONE[refused]:
+        return []
+    return [dict(l, **{refused: eq.ONE[refused]}) for l in build]
+
+
+def check(model, build, first, again=False):
+    """Runs layouts that share a program: (layout, passed, refused or failed, the rest) of each.
+    `again`: those refused for a drawn choice are run without it."""
     runner, out = worker["runner"], []
     for i, l in enumerate(build):
         runner.log = []
@@ -182,7 +190,9 @@ def check(model, build, first):
             data = data_of(model, l, first + i)
             out.append((l, "passed", eq.differs(runner, model, base_of(model, data), l, data)))
         except eq.Refused as e:
-            return out + [(rest, "refused", str(e)) for rest in build[i:]]
+            out += [(rest, "refused", str(e)) for rest in build[i:]]
+            plain = plainer(build[i:], str(e)) if again else []
+            return out + check(model, plain, first + i, again)
         except eq.Failed as e:
             out.append((l, "failed", f"{e}\n    " + "\n    ".join(runner.log)))
     return out
@@ -249,7 +259,7 @@ def sweep(o, folder):
         for number, (model, build) in enumerate(jobs):
             if time.time() > end:
                 break
-            waiting[pool.submit(check, model, build, number)] = model
+            waiting[pool.submit(check, model, build, number, o.all)] = model
             if len(waiting) > 2 * o.jobs:
                 for f in concurrent.futures.wait(waiting, return_when="FIRST_COMPLETED")[0]:
                     take(waiting.pop(f), f.result())
