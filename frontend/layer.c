@@ -471,6 +471,17 @@ LayerType *layer_make(Env *env, AstDecl *decl, Unit *unit, const ArgList *arg, I
   return ok ? finish_type(fr, t, loc) : NULL;
 }
 
+// A -D whose value is no expression is a string: this is told here, where a number was meant.
+static bool kinds_agree(Front *fr, const Arg *formal, const Ct *given, Id loc, Env *env) {
+  if (given->kind != CT_STR && formal->value->kind != A_STR) return true;
+  Ct usual = ct_eval(env, formal->value);
+  if (given->kind == CT_ERROR || usual.kind == CT_ERROR) return true; // told already
+  if ((given->kind == CT_STR) == (usual.kind == CT_STR)) return true;
+  err(fr, loc, "-D %s= gives %s, and its default is %s", formal_name(formal), ct_kind_text(given),
+      ct_kind_text(&usual));
+  return false;
+}
+
 LayerType *layer_root(Front *fr, AstDecl *model, Unit *unit) {
   if (!check_formals(fr, &model->formal, false)) return NULL;
   LayerType *t = new_type(fr, model, unit);
@@ -480,12 +491,15 @@ LayerType *layer_root(Front *fr, AstDecl *model, Unit *unit) {
     Str name = formal_name(f);
     Ct c;
     Id from = f->name ? f->value->loc : 0;
-    if (!define_value(fr, name, &c, &from)) {
-      if (f->name) c = ct_eval(&(Env){fr, unit, t, NULL}, f->value);
-      else
-        err(fr, formal_loc(f), "'%s' has no default and is not set: give it one, or -D %s=VALUE",
-            name, name),
-            c = ct_error();
+    Env env = {fr, unit, t, NULL};
+    if (define_value(fr, name, &c, &from)) {
+      ok &= !f->name || kinds_agree(fr, f, &c, from, &env);
+    } else if (f->name) {
+      c = ct_eval(&env, f->value);
+    } else {
+      err(fr, formal_loc(f), "'%s' has no default and is not set: give it one, or -D %s=VALUE",
+          name, name);
+      c = ct_error();
     }
     ok &= c.kind != CT_ERROR;
     Field *field = add_field(fr, t, name, formal_loc(f), F_CT);
