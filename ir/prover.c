@@ -744,11 +744,28 @@ Lin prover_form(Prover *p, Id e, bool wide) { return form_in(p, e, 0, wide); }
 bool prover_nonneg(Prover *p, const Lin *goal) { return prove(p, goal); }
 Interval prover_bounds(const Prover *p, const Lin *form) { return box_of(p, form, false); }
 
+// The box of the form, made narrower by each known F >= 0: form <= form + F, and form >= form - F.
+static Interval known_range(Prover *p, const Lin *form) {
+  Interval r = box_of(p, form, false);
+  for (uint32_t i = 0; i < p->known.n; i++) {
+    Lin sum;
+    if (combine(form, 1, &p->known.at[i], 1, &sum)) {
+      Interval s = box_of(p, &sum, false);
+      if (s.hi < r.hi) r.hi = s.hi;
+    }
+    if (combine(form, 1, &p->known.at[i], -1, &sum)) {
+      Interval s = box_of(p, &sum, false);
+      if (s.lo > r.lo) r.lo = s.lo;
+    }
+  }
+  return r;
+}
+
 Interval prover_range(Prover *p, Id e) {
   const Expr *x = ex(p->m, e);
   if (x->op != OP_WHERE) {
     Lin f = form_in(p, e, 0, false);
-    Interval r = box_of(p, &f, false);
+    Interval r = known_range(p, &f);
     return within(r, int32) ? r : int32;
   }
   Interval r[2];

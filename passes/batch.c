@@ -15,6 +15,7 @@
 // What reduces a local index sees the samples of this microbatch alone, with the same guard; a mean
 // divides by how many there are, and over none of them everything is 0. Added to a sum over the
 // batch, a value that differs between microbatches counts with its part of the samples.
+#include "passes/bounds.h"
 #include "passes/passes.h"
 #include "passes/samples.h"
 
@@ -243,12 +244,6 @@ static Id sample_count(Rewrite *w, int64_t least) {
   return ex1(m, OP_TO_REAL, ex2(m, OP_MAX, left, ex_int(m, least)));
 }
 
-static Id local_identity(Module *m, Red red, Scalar type) {
-  if (red != RED_MAX && red != RED_MIN) return ex_zero(m, type);
-  if (type == SC_INT) return ex_int(m, red == RED_MAX ? INT32_MIN : INT32_MAX);
-  return ex_real(m, red == RED_MAX ? -__builtin_inf() : __builtin_inf());
-}
-
 // lhs[free] (+)= of what has been stored in `from`: a sum's mean, a maximum if there is any sample.
 static void finish_local(Rewrite *w, const Stmt *s, Id from, const SampleIndices *all) {
   Module *m = w->m;
@@ -275,7 +270,7 @@ static void local_stmt(Rewrite *w, const Stmt *s, const SampleIndices *all, Id b
   Module *m = w->m;
   Fn *f = fn_of(w);
   Red red = s->red == RED_MEAN ? RED_SUM : s->red;
-  Id identity = local_identity(m, red, (Scalar)ex(m, body)->type), lhs = s->lhs;
+  Id identity = reduction_identity(m, s, body), lhs = s->lhs;
   for (uint32_t k = 0; k < all->nlocal; k++)
     if (all->local[k].index >= s->nfree)
       body = fold_where(m, in_batch(w, s, all->local[k]), body, identity);

@@ -1,5 +1,7 @@
 #include "passes/bounds.h"
 
+#include "passes/util.h"
+
 static bool fits32(int64_t v) { return v >= INT32_MIN && v <= INT32_MAX; }
 static int64_t floor_div(int64_t a, int64_t b) {
   return a / b - (a % b != 0 && (a < 0) != (b < 0));
@@ -32,6 +34,11 @@ Bounds expr_bounds(const Module *m, const Stmt *s, Id id) {
   if (e->op == OP_INT) return exact(e->integer, e->integer);
   if (e->op == OP_INDEX) return exact(0, s->index[e->integer].extent - 1);
   if (e->op == OP_GROUP) return group_bounds(m, s, id);
+  if (e->op == OP_WHERE && e->type == SC_INT) {
+    a = expr_bounds(m, s, ex_arg(m, id, 1)), b = expr_bounds(m, s, ex_arg(m, id, 2));
+    return a.known && b.known ? exact(min64(a.lo, b.lo), max64(a.hi, b.hi))
+                              : (Bounds){0, 0, false};
+  }
   if (e->op == OP_READ || e->type != SC_INT || !e->narg || e->narg > 2) return a;
   a = expr_bounds(m, s, ex_arg(m, id, 0));
   b = e->narg > 1 ? expr_bounds(m, s, ex_arg(m, id, 1)) : a;
@@ -51,6 +58,16 @@ Bounds expr_bounds(const Module *m, const Stmt *s, Id id) {
     return a.lo >= 0 && a.hi < b.lo ? a : exact(0, b.lo - 1);
   default: return (Bounds){0, 0, false};
   }
+}
+
+Id reduction_identity(Module *m, const Stmt *s, Id body) {
+  bool max = s->red == RED_MAX;
+  Scalar type = (Scalar)ex(m, body)->type;
+  if (!max && s->red != RED_MIN) return ex_zero(m, type);
+  if (type == SC_REAL) return ex_real(m, max ? -__builtin_inf() : __builtin_inf());
+  Bounds b = expr_bounds(m, s, body);
+  if (b.known) return ex_int(m, max ? b.lo : b.hi);
+  return ex_int(m, max ? INT32_MIN : INT32_MAX);
 }
 
 static bool subscript_inside(const Module *m, const Stmt *s, Id sub, int64_t extent) {

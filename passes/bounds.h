@@ -11,6 +11,9 @@ typedef struct Bounds {
 } Bounds;
 
 Bounds expr_bounds(const Module *m, const Stmt *s, Id e);
+// What changes no reduction of the statement where it stands in for its body: 0, or of a largest or
+// least int a bound of the body, so that the result is known to lie where it did before.
+Id reduction_identity(Module *m, const Stmt *s, Id body);
 // Every read in e is in range for all values of the indices, whatever guards it.
 bool expr_safe(const Module *m, const Fn *f, const Stmt *s, Id e);
 

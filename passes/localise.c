@@ -18,6 +18,7 @@
 
 #include "ir/layout.h"
 #include "ir/shard.h"
+#include "passes/bounds.h"
 #include "passes/passes.h"
 #include "passes/util.h"
 
@@ -342,21 +343,14 @@ static uint32_t vanishing(const Rewrite *r, Id body) {
   return set;
 }
 
-// What changes no reduction.
-static Id identity(Module *m, Red red, Scalar type) {
-  bool least = red == RED_MAX;
-  if (red != RED_MAX && red != RED_MIN) return ex_zero(m, type);
-  if (type == SC_REAL) return ex_real(m, least ? -__builtin_inf() : __builtin_inf());
-  return ex_int(m, least ? INT32_MIN : INT32_MAX);
-}
-
 static Id guard_body(Rewrite *r, Id body, Id write) {
   Module *m = r->m;
   const Stmt *s = r->s;
   Scalar type = (Scalar)ex(m, body)->type;
   uint32_t ask = ~vanishing(r, body), frees = (1u << s->nfree) - 1;
   Id bound = inside(r, ask & ~frees), free = inside(r, ask & frees);
-  if (bound != NONE) body = ex3(m, OP_WHERE, bound, body, identity(m, s->red, type));
+  if (bound != NONE)
+    body = ex3(m, OP_WHERE, bound, body, reduction_identity(m, s, s->body));
   free = fold_and(m, free, write);
   return free == NONE ? body : ex3(m, OP_WHERE, free, body, ex_zero(m, type));
 }

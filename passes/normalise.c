@@ -288,12 +288,6 @@ static int64_t block_of(int64_t extent) {
   return MOST_BLOCK / 2;
 }
 
-static Id neutral(Module *m, Red red, Scalar type) {
-  if (red == RED_SUM || red == RED_MEAN) return ex_zero(m, type);
-  if (type == SC_INT) return ex_int(m, red == RED_MAX ? INT32_MIN : INT32_MAX);
-  return ex_real(m, red == RED_MAX ? -__builtin_inf() : __builtin_inf());
-}
-
 // Index i as block * size + position: i itself becomes the position, a new index behind it the
 // block.
 static void cut_index(Norm *n, uint32_t i) {
@@ -310,13 +304,13 @@ static void cut_index(Norm *n, uint32_t i) {
   Id to[MAX_INDEX];
   memset(to, 0xff, sizeof to);
   to[i] = at;
-  Scalar type = ex(n->m, s->body)->type;
+  Id identity = reduction_identity(n->m, s, s->body);
   s->body = ex_substitute(n->m, s->body, s->index, to, 1u << i);
   s->index = index;
   s->nindex++;
   if (extent % size)
     s->body = ex3(n->m, OP_WHERE, ex2(n->m, OP_LT, at, ex_int(n->m, extent)), s->body,
-                  neutral(n->m, s->red, type));
+                  identity);
 }
 
 static bool cut_reduction(Norm *n) {
