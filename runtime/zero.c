@@ -34,14 +34,12 @@ DtSizes dt_sizes(const DtUnits *u, const DtProgram *p, const DtCut *c) {
 int dt_zero_open(DtZero *z, const DtProgram *p, DtError *e) {
   const DtGroup *g = dt_group(DATA_AXES);
   memset(z, 0, sizeof *z);
-  z->p = p;
   if (p->zero_group && g->n % p->zero_group != 0)
     return dt_fail(e, DT_EXIT_MISFIT,
                    "--zero-group %d does not divide the %d ranks that share parameters",
                    p->zero_group, g->n);
   z->cut = dt_cut(p, g->n);
   if (dt_stages_make(&z->stages, p, z->cut.owners, e)) return e->status;
-  z->p = &z->stages.view[dt_world.coord[DT_AXIS_PP]];
   z->units = z->stages.units[dt_world.coord[DT_AXIS_PP]];
   z->shard = dt_group_within(g, z->cut.owners);
   z->across = dt_group_across(g, z->cut.owners);
@@ -51,6 +49,7 @@ int dt_zero_open(DtZero *z, const DtProgram *p, DtError *e) {
   if (!z->ticket || !z->sum_of || !z->spread)
     return dt_fail(e, DT_EXIT_OS, "no memory for the table of units");
   for (int i = 0; i < DT_SLOTS; i++) z->slot[i].unit = z->grad_slot[i] = -1;
+  z->p = &z->stages.view[dt_world.coord[DT_AXIS_PP]]; // from here on it is open
   return 0;
 }
 
