@@ -318,9 +318,11 @@ static void merge(Ring *r, bool last, int64_t step, Id *o, Id *lse, Id o2, Id ls
                ex2(m, OP_DIV, exp_less(m, b, top), sum));
   Id out = last ? w->f->result.at[0] : new_value(w, str_printf("o.%s", n), "btgre");
   w->letters = "btgre";
-  put(w, out, "btgre", false, RED_NONE,
-      ex2(m, OP_ADD, ex2(m, OP_MUL, get(w, *o, "btgre"), get(w, one, "bgrt")),
-          ex2(m, OP_MUL, get(w, o2, "btgre"), get(w, two, "bgrt"))));
+  body = ex2(m, OP_ADD, ex2(m, OP_MUL, get(w, *o, "btgre"), get(w, one, "bgrt")),
+             ex2(m, OP_MUL, get(w, o2, "btgre"), get(w, two, "bgrt")));
+  in = last ? inside(r, to) : NONE; // a query of 0 has a mean of the values
+  if (in != NONE) body = ex3(m, OP_WHERE, in, body, ex_real(m, 0));
+  put(w, out, "btgre", false, RED_NONE, body);
   *o = out;
   *lse = to;
 }
