@@ -17,8 +17,8 @@ equality.py has the criterion. Three steps are run; targets of every other run l
 data rank without a valid one, where the model's data allow for it.
 
 Layouts come in an order that meets every pair of (axis, zero, schedule, kind of microbatch count)
-early. A table says how often each was met, and the status is 1 if one that is legal was not, in
---all or --every, or if anything failed. Layouts that dtc refuses are counted, by what it says; any other
+early. A table says how often each was met, and the status is 1 if one that is legal, or a corner,
+was not, in --all or --every, or if anything failed. Layouts that dtc refuses are counted, by what it says; any other
 message or status is a failure. --seconds N stops after so long, --jobs N runs N at a time, and
 --skip N leaves out as many programs as the progress of an earlier run told.
 """
@@ -108,15 +108,11 @@ def model_of(name, folder):
     )
 
 
-def data_of(model, l, index):
-    """Arguments that say which data a run reads."""
+def data_of(model, few):
+    """Arguments that say which data a run reads; few: with hardly a valid target."""
     if not model.few:
         return []
-    return (
-        model.few
-        if eq.data_ranks(l) > 1 and index % 2
-        else ["--no-shuffle", "--data", model.few[-1][:-3] + "every"]
-    )
+    return model.few if few else ["--no-shuffle", "--data", model.few[-1][:-3] + "every"]
 
 
 def order(every, rng, batch):
@@ -141,9 +137,13 @@ DRAWN = ["attention", "sequence", "gather", "group", "flight"]
 
 
 def drawn(every, rng):
-    """Of layouts that differ in DRAWN alone, one each; as many as can share a program do."""
-    like = {}
+    """Of layouts that differ in DRAWN alone, one each; as many as can share a program do. In a group
+    of one ZeRO comes to nothing: one in twenty of those is taken besides."""
+    like, alone = {}, []
     for l in every:
+        if eq.stage(l) < l["zero"] and l["group"] == 1:
+            alone.append(l)
+            continue
         key = tuple(l[f] for f in eq.FIELDS[:-1] if f not in DRAWN)
         like.setdefault(key, {}).setdefault(eq.build_key(l), []).append(l)
     out = []
@@ -155,7 +155,7 @@ def drawn(every, rng):
             chosen = met[rng.choice([k for k, b in met.items() if len(b) == most])]
             missing -= {l["ranks"] for l in chosen}
             out += chosen
-    return out
+    return out + rng.sample(alone, len(alone) // 20)
 
 
 worker = {}  # of this process: its runner, and the runs on one rank
@@ -187,8 +187,10 @@ def check(model, build, first, again=False):
     for i, l in enumerate(build):
         runner.log = []
         try:
-            data = data_of(model, l, first + i)
-            out.append((l, "passed", eq.differs(runner, model, base_of(model, data), l, data)))
+            few = bool(model.few) and eq.data_ranks(l) > 1 and (first + i) % 2 == 1
+            data = data_of(model, few)
+            d = eq.differs(runner, model, base_of(model, data), l, data)
+            out.append((l, "passed", (d, few)))
         except eq.Refused as e:
             out += [(rest, "refused", str(e)) for rest in build[i:]]
             plain = plainer(build[i:], str(e)) if again else []
@@ -236,8 +238,8 @@ def sweep(o, folder):
         for l, what, rest in results:
             counts[what] += 1
             if what == "passed":
-                coverage[model.name].ran(l, model)
-                worst = max(worst, rest)
+                coverage[model.name].ran(l, model, rest[1])
+                worst = max(worst, rest[0])
             elif what == "refused":
                 coverage[model.name].refuse(l, model)
                 refused[rest] = refused.get(rest, 0) + 1
@@ -285,6 +287,7 @@ def main():
         print(f"{name}:")
         c.table()
         missed += [f"{name}: {a[1]} x {b[1]}" for a, b in c.missed()]
+    missed += [c for c in eq.CORNERS if not any(c in x.corners for x in coverage.values())]
     for what, n in sorted(refused.items()):
         print(f"refused, {what}: {n}")
     print(
