@@ -121,12 +121,16 @@ def difference(want, got):
         raise Failed(f"{len(logs2)} records after the first steps, expected {len(logs)}")
     for a, b in zip(logs, logs2):
         for what in ("loss", "grad_norm"):
+            if b[what] is None or not math.isfinite(b[what]):
+                raise Failed(f"{what} of step {b['step']} is not finite")
             worst = max(worst, (abs(a[what] - b[what]) / abs(a[what]) / 1e-11, f"{what} of step {a['step']}"))
     if state.keys() != state2.keys():
         raise Failed(f"other tensors: {sorted(state.keys() ^ state2.keys())[:4]}")
     total = sum(len(v[0]) // 8 for k, v in state.items() if "/" not in k)
     for name in state:
         v, w = values(state[name][0]), values(state2[name][0])
+        if not all(map(math.isfinite, w)):  # max() may pass over a NaN
+            raise Failed(f"{name} is not finite")
         if "/" not in name:
             d = max(abs(x - y) for x, y in zip(v, w)) / max(max(map(abs, v)), RATE)
         else:
