@@ -17,7 +17,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PATIENCE_SECONDS = 5 };
+enum {
+  PATIENCE_SECONDS = 5,
+  NAMES = 96 // room for names of a checkpoint and its parts behind that of the folder
+};
 
 static bool first_rank(void) { return dt_world.rank == 0; }
 static const DtGroup *world(void) { return dt_group(DT_ALL_AXES); }
@@ -98,10 +101,10 @@ static int clear_folder(DtSaver *s, DtError *e) {
 
 // Every rank holds the lock: one that outlives its run by a moment might still be writing.
 static int take_folder(DtSaver *s, const char *folder, DtError *e) {
-  if (strlen(folder) >= sizeof s->folder)
-    return dt_fail(e, DT_EXIT_CREATE, "the name is too long: %s", folder);
-  strcpy(s->folder, folder);
-  if (first_rank()) clear_folder(s, e);
+  if (strlen(folder) + NAMES >= sizeof s->folder)
+    dt_fail(e, DT_EXIT_CREATE, "the name is too long: %s", folder);
+  else strcpy(s->folder, folder);
+  if (first_rank() && !e->status) clear_folder(s, e);
   if (dt_agree_on(e)) return e->status;
   if (!first_rank() && !open_folder(s, e)) lock(s, LOCK_SH, e);
   return dt_agree_on(e);
@@ -136,7 +139,7 @@ static int write_part(DtSaver *s, const char *folder, DtError *e) {
   char path[PATH_MAX], name[DT_PART_NAME];
   DtPartInfo mine = {0, 0};
   dt_part_name(name, dt_world.rank);
-  // The path is short enough for this rank or for none: folders are the same everywhere.
+  // It is short enough: take_folder has left room.
   if (dt_path(path, folder, name, e)) return e->status;
   dt_save_part(&s->save, path, &mine, e);
   if (dt_agree_on(e)) return e->status;

@@ -10,6 +10,7 @@ int dt_fail(DtError *e, int status, const char *format, ...) {
   va_start(args, format);
   vsnprintf(e->text, sizeof e->text, format, args);
   va_end(args);
+  e->teller = 0;
   e->status = status;
   return status;
 }
@@ -20,7 +21,8 @@ int dt_fail_errno(DtError *e, int status, const char *what, const char *path) {
 
 void dt_report(const DtError *e) {
   fflush(stdout);
-  fprintf(stderr, "train: error: %s\n", e->text);
+  if (e->teller) fprintf(stderr, "train: rank %d: error: %s\n", e->teller - 1, e->text);
+  else fprintf(stderr, "train: error: %s\n", e->text);
 }
 
 void dt_note(const char *format, ...) {

@@ -23,6 +23,7 @@ enum {
 // A failure: what to tell the user, naming file and cause. status 0: none.
 typedef struct DtError {
   int status;
+  int teller; // 1 + the rank whose failure it is, once ranks have agreed on that; or 0
   char text[1400];
 } DtError;
 
@@ -32,7 +33,8 @@ int dt_fail(DtError *e, int status, const char *format, ...) __attribute__((form
 // As dt_fail, for a system call that failed on `path`: adds what errno says.
 int dt_fail_errno(DtError *e, int status, const char *what, const char *path);
 
-// "train: ..." lines on stderr: a failure, and a remark that stops nothing.
+// "train: ..." lines on stderr: a failure, with the rank that it happened to where that is known,
+// and a remark that stops nothing.
 void dt_report(const DtError *e);
 void dt_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -68,10 +68,12 @@ int dt_handshake_state(const DtRun *r, DtError *e) {
 }
 
 int dt_agree_on(DtError *e) {
-  int mine = e->status, status = dt_agree(mine);
+  int mine = e->status, status = dt_agree(mine), me = 1 + dt_world.rank;
   if (!status) return 0;
-  // Of all that failed, the first rank tells why.
-  int who = dt_agree(mine == status ? 1 + dt_world.rank : 0);
-  if (who != 1 + dt_world.rank) e->text[0] = 0;
+  // Of all that failed, the first rank that knows why tells it: where this was agreed on before,
+  // all have the status, and one has the text.
+  int who = dt_agree(mine == status && e->text[0] ? me : 0);
+  if (who != me) e->text[0] = 0;
+  e->teller = dt_world.size > 1 ? who : 0;
   return e->status = status;
 }
