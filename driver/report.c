@@ -108,6 +108,13 @@ static void line(FILE *out, const char *what, int64_t bytes) {
   if (bytes) fprintf(out, "  %-22s %16lld bytes %12.1f MiB\n", what, (long long)bytes, (double)bytes / (1 << 20));
 }
 
+// The axes that the model is cut over; what was not cut has the least plan.
+static Str report_axes(const Module *m) {
+  Str s = "";
+  for (uint32_t a = 0; a < m->axis.n; a++) s = str_printf("%s%s%s", s, a ? ", " : "", m->axis.at[a].name);
+  return s;
+}
+
 static void layout_text(const Report *r, FILE *out) {
   if (r->stages > 1) fprintf(out, "%d stages of ", r->stages);
   if (r->ranks == 1) {
@@ -139,8 +146,11 @@ void report_text(const Report *r, const Module *m, FILE *out) {
   if (r->in_flight > 1) fprintf(out, ", %d in flight", r->in_flight);
   fprintf(out, "\n");
   fprintf(out, "kernels a microbatch     %16u\n", r->kernels);
-  fprintf(out, "FLOPs a microbatch       %16.4g (matrix products and attention %.4g, the rest %.4g)\n\n",
+  fprintf(out, "FLOPs a microbatch       %16.4g (matrix products and attention %.4g, the rest %.4g)\n",
           r->matrix_flops + r->other_flops, r->matrix_flops, r->other_flops);
+  if (m->axis.n)
+    fprintf(out, "plan over %-14s %16s\n", report_axes(m), m->unproved ? "not proved least" : "proved least");
+  fprintf(out, "\n");
   if (r->stages > 1) fprintf(out, "memory of a rank of stage %d, which needs most\n", r->stage);
   else fprintf(out, "memory of a rank\n");
   for (int i = 0; i < REPORT_MEMORY; i++) {
@@ -156,10 +166,11 @@ void report_text(const Report *r, const Module *m, FILE *out) {
 void report_json(const Report *r, const Module *m, FILE *out) {
   fprintf(out,
           "{\"model\":\"%s\",\"target\":\"cpu\",\"precision\":\"%s\",\"ranks\":%d,\"stages\":%d,\"zero\":%d,\"zero_group\":%d,"
+          "\"plan_proved\":%s,"
           "\"parameters\":%lld,\"batch\":%lld,\"microbatch\":%lld,\"microbatches\":%lld,\"in_flight\":%d,\"kernels\":%u,"
           "\"matrix_flops\":%.17g,\"other_flops\":%.17g,",
-          m->name, dtype_name[m->compute], r->ranks, r->stages, r->zero, r->owners, (long long)r->parameters,
-          (long long)m->train.batch, (long long)m->train.microbatch, (long long)r->microbatches, r->in_flight, r->kernels,
+          m->name, dtype_name[m->compute], r->ranks, r->stages, r->zero, r->owners,
+          m->unproved ? "false" : "true", (long long)r->parameters, (long long)m->train.batch, (long long)m->train.microbatch, (long long)r->microbatches, r->in_flight, r->kernels,
           r->matrix_flops, r->other_flops);
   for (int i = 0; i < REPORT_MEMORY; i++) {
     ReportBytes b = report_bytes(r, i);

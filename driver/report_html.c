@@ -66,6 +66,8 @@ static void layout_html(const Report *r, const Module *m, FILE *out) {
   row(out, "data-parallel ranks", "ranks", r->ranks);
   row(out, "ZeRO stage", "zero", r->zero);
   row(out, "ranks that share out its pieces", "zero_group", r->owners);
+  fprintf(out, "<tr><th>plan proved to be a least one<td id=\"plan_proved\">%s\n",
+          m->unproved ? "no" : "yes");
   fputs("</table>\n", out);
 }
 

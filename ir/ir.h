@@ -382,6 +382,7 @@ typedef struct Module {
   VEC(Fn) fn;
   VEC(Param) param;
   VEC(Axis) axis; // at most MAX_AXIS
+  bool unproved; // passes/shard.c: the plan over the axes may not be a least one
   bool spmd; // local form (passes/localise.c): extents of values are those of one rank
   VEC(Str) metric; // names, in result order after the loss
   VEC(DataRange) range;

@@ -228,7 +228,7 @@ static bool solve(Sharder *z, Level *l, bool main) {
   memset(z->solved, 0, sizeof z->solved);
   for (uint32_t k = 0; k < n; k++) {
     set_axis(z, order[k]);
-    if (main) z->made = 0;
+    if (main || !z->cut) z->made = 0;
     if (main && !asked_possible(z)) return false;
     if (!main || z->context) homes(z, l, false);
     else asked_homes(z, l);
@@ -320,6 +320,8 @@ static void try_factors(Whole *best, uint32_t axis) {
     if (solve_entries(&other)) {
       other.cost = factor_cost(&other.z, other.level[0], axis);
       keep(&other);
+      other.z.cut |= best->z.cut;
+      best->z.cut = other.z.cut;
       if (other.cost < best->cost) *best = other;
     }
     restore(&whole);
@@ -338,10 +340,28 @@ static bool prepare(Module *m, Sharder *z) {
   return true;
 }
 
-bool shard_module(Module *m, bool *exact) {
+// The degrees, as they were asked for.
+static Str degrees(const Module *m) {
+  Str s = "";
+  for (uint32_t a = 0; a < m->axis.n; a++)
+    s = str_printf("%s%s--%s %lld", s, a ? " " : "", m->axis.at[a].name,
+                   (long long)m->axis.at[a].size);
+  return s;
+}
+
+static void warn_unproved(const Module *m, Str degrees) {
+  diag(m->src, DIAG_WARNING, 0,
+       "%s: the plan for these ranks was not proved to be a least one: there are too many to try "
+       "them all",
+       degrees);
+  diag_note(m->src, 0,
+            "results do not depend on it; ranks may exchange more than they need to");
+}
+
+bool pass_shard(Module *m) {
   Whole w = {
       .z = {.m = m, .free_fn = NONE, .free_stmt = NONE, .free_param = NONE, .outer = NONE}};
-  if (exact) *exact = true;
+  Str asked = degrees(m);
   if (!m->axis.n) {
     asked_forget(m);
     return true;
@@ -362,8 +382,7 @@ bool shard_module(Module *m, bool *exact) {
     if (w.level[i]) entry_emit(&w.z, w.level[i]);
   module_sweep(m);
   asked_forget(m);
-  if (exact) *exact = !w.z.cut;
+  m->unproved = w.z.cut;
+  if (m->unproved) warn_unproved(m, asked);
   return true;
 }
-
-bool pass_shard(Module *m) { return shard_module(m, NULL); }

@@ -193,8 +193,8 @@ typedef struct Sharder {
   Id free_fn; // of this statement, or of parameter free_param, what the model says is left aside
   uint32_t free_stmt, free_param; // NONE
   int collectives, traffic; // where Cost counts them
-  bool cut; // some search was not exhaustive
-  uint64_t made; // states, by the searches of the step on this axis, and those of later entries
+  bool cut; // some search was not exhaustive, or did not have all ways
+  uint64_t made; // states, by the searches of an entry on this axis (and, once some are cut, later)
 } Sharder;
 
 // Whether an index or dimension of this class may be on the axis.
@@ -215,8 +215,6 @@ void asked_homes(const Sharder *z, Level *l);
 bool asked_refused(Sharder *z, Level *l, bool homes);
 // Forgets all of it.
 void asked_forget(Module *m);
-// shard.c: the pass. *exact (may be NULL): every plan was proved to be a least one.
-bool shard_module(Module *m, bool *exact);
 // shard_fold.c: folds the context axis where some attention is causal. Then, in how many turns a
 // sequence is dealt out: 2 where it is folded, else 1.
 void shard_fold(Module *m);

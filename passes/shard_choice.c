@@ -52,6 +52,7 @@ static void want(Wanted *q, Id slot, Shard t) {
   bool ok = deals(q->w, slot, t) && q->n < 64;
   Need n = {slot, ok ? slot_type(&q->w->l->slot.at[slot], t) : MAX_TYPES};
   if (n.type == MAX_TYPES) {
+    q->w->z->cut |= q->n == 64;
     q->bad = true;
     return;
   }
@@ -131,22 +132,22 @@ static void add_choice(Ways *w, const Wanted *q, Shard made, uint32_t masks) {
 
 // ---- an index assigned
 
-static void add_block(int64_t *block, uint32_t *n, int64_t extent, int64_t b, int64_t ranks) {
-  if (*n == MAX_BLOCKS || !shard_deals(extent, b, ranks)) return;
+static void add_block(Sharder *z, int64_t *block, uint32_t *n, int64_t extent, int64_t b) {
+  if (!shard_deals(extent, b, z->n)) return;
   for (uint32_t i = 0; i < *n; i++)
     if (block[i] == b) return;
-  block[(*n)++] = b;
+  if (*n == MAX_BLOCKS) z->cut = true;
+  else block[(*n)++] = b;
 }
 
 // The plain split, and for what is on the axis of context ranks too that within their blocks.
-static void plain_blocks(const Sharder *z, Id class, int64_t extent, int64_t *block, uint32_t *n) {
+static void plain_blocks(Sharder *z, Id class, int64_t extent, int64_t *block, uint32_t *n) {
   int64_t turns = z->class.sequence[class] ? shard_turns(z->m, z->axis, extent) : 1;
-  add_block(block, n, extent, shard_block(extent, z->n * turns), z->n);
+  add_block(z, block, n, extent, shard_block(extent, z->n * turns));
   for (uint32_t a = 0; a < z->m->axis.n; a++) {
     int64_t all = z->n * z->m->axis.at[a].size * shard_turns(z->m, a, extent);
     bool both = z->class.sequence[class] || z->m->axis.at[a].heads;
-    if (z->solved[a] && both && extent % all == 0)
-      add_block(block, n, extent, extent / all, z->n);
+    if (z->solved[a] && both && extent % all == 0) add_block(z, block, n, extent, extent / all);
   }
 }
 
@@ -200,8 +201,8 @@ static void slot_blocks(Blocks *b, const Slot *s, const Id *sub, uint32_t rank) 
   for (uint32_t i = 0; i < s->ntype; i++)
     if (s->type[i].kind == SHARD_SPLIT && s->type[i].dim == unit.dim &&
         s->type[i].block % unit.block == 0)
-      add_block(b->block, &b->n, w->s->index[b->index].extent, s->type[i].block / unit.block,
-                w->z->n);
+      add_block(w->z, b->block, &b->n, w->s->index[b->index].extent,
+                s->type[i].block / unit.block);
 }
 
 static void read_blocks(const Module *m, Id read, void *ctx) {
@@ -258,13 +259,13 @@ static uint32_t dim_blocks(const Ways *w, Id value, uint32_t d, int64_t *block) 
   Id class = class_of_dim(&w->z->class, w->body->fn, value, d);
   if (!shard_allowed(w->z, class, extent)) return 0;
   if (w->z->outer != NONE) {
-    add_block(block, &n, extent, inner_dim_block(w, value, d), w->z->n);
+    add_block(w->z, block, &n, extent, inner_dim_block(w, value, d));
     return n;
   }
   plain_blocks(w->z, class, extent, block, &n);
   for (uint32_t i = 0; i < s->ntype; i++)
     if (s->type[i].kind == SHARD_SPLIT && s->type[i].dim == d)
-      add_block(block, &n, extent, s->type[i].block, w->z->n);
+      add_block(w->z, block, &n, extent, s->type[i].block);
   return n;
 }
 
@@ -311,6 +312,7 @@ static void guarded_options(Ways *w, Option *o) {
     uint32_t n = dim_blocks(w, o->value, d, block);
     for (uint32_t i = 0; i < n && o->n < MAX_OPTIONS; i++)
       o->type[o->n++] = shard_split(d, block[i]);
+    w->z->cut |= n && o->n == MAX_OPTIONS;
   }
 }
 
@@ -481,7 +483,7 @@ static void call_class(Ways *w, Id value, uint32_t dim, Id class) {
   int64_t within = 0;
   uint32_t n = 0;
   if (w->z->outer != NONE && !inner_class(w, value, dim, class, &within)) return;
-  if (within) add_block(block, &n, extent, within, w->z->n);
+  if (within) add_block(w->z, block, &n, extent, within);
   else plain_blocks(w->z, class_of_dim(&w->z->class, fn, value, dim), extent, block, &n);
   for (uint32_t i = 0; i < n; i++) {
     bool goes = true;
@@ -650,5 +652,7 @@ void level_choices(Sharder *z, Level *l) {
     before = count_types(l);
     for (uint32_t i = 0; i < l->item.n; i++) item_choices(z, l, &l->item.at[i]);
     share_types(l);
+    z->cut |= round + 1 == MAX_ROUNDS && before != count_types(l);
   }
+  for (uint32_t i = 0; i < l->slot.n; i++) z->cut |= l->slot.at[i].ntype == MAX_TYPES;
 }

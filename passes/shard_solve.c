@@ -15,9 +15,9 @@
 
 #include <stdlib.h>
 
-enum { FEW = 48, MORE = 1200, MANY = 30000, KEPT = 48, MENDS = 32 };
+enum { FEW = 48, MORE = 1200, MANY = 300000, KEPT = 48, MENDS = 32 };
 // States, in all searches of an axis together: after so many only the first, short run is made.
-static const uint64_t ENOUGH = 500000;
+static const uint64_t ENOUGH = 1000000;
 
 // The types in which a slot is at hand, and those in which it is asked for.
 typedef struct Set {
@@ -71,7 +71,8 @@ typedef struct Search {
   Mend (*mend)[MENDS]; // for each slot, the last ones asked for
   bool has_best;
   Cost best; // of the known plan
-  uint32_t keep; // states, at most
+  uint32_t keep; // states after an item, at most
+  uint64_t limit; // states in this run, at most, once a plan is known
   bool exact;
   Set *work; // of all slots
   Frontier now, next;
@@ -598,7 +599,12 @@ static Set initial(const Search *s, Id slot) {
   return (Set){1u << t, 0};
 }
 
-static void step(Search *s) {
+static bool too_long(const Search *s) {
+  return s->has_best && s->c->made + s->next.n > s->limit;
+}
+
+// False where it takes too long.
+static bool step(Search *s) {
   const Item *it = &s->l->item.at[s->item];
   Choice back = return_choice(s, it);
   const Choice *choice = it->kind == ITEM_RETURN ? &back : it->choice.at;
@@ -607,18 +613,22 @@ static void step(Search *s) {
   for (uint32_t k = 0; k < s->l->slot.n; k++)
     if (s->c->first[k] == s->at) s->work[k] = initial(s, k);
   for (uint32_t i = 0; i < s->now.n; i++) {
+    if (too_long(s)) return false;
     for (uint32_t k = 0; k < s->now.width; k++)
       s->work[s->c->open[s->at][k]] = s->now.set[(size_t)i * s->now.width + k];
     s->back = s->now.state[i].back;
     for (uint32_t k = 0; k < n; k++) do_choice(s, k, &choice[k], s->now.state[i].cost);
   }
+  if (too_long(s)) return false;
   s->c->made += s->next.n;
   advance(s);
+  return true;
 }
 
 // The least state after the last item, or NULL: there is none, or it would take too long.
-static const State *run(Search *s, uint32_t keep) {
+static const State *run(Search *s, uint32_t keep, uint64_t limit) {
   s->keep = keep;
+  s->limit = limit;
   s->exact = true;
   s->record.n = 0;
   s->c->made = 0;
@@ -628,11 +638,10 @@ static const State *run(Search *s, uint32_t keep) {
   s->now.state[0] = (State){.back = NONE};
   for (s->at = 0; s->at < s->l->item.n && s->now.n; s->at++) {
     s->item = s->c->order[s->at];
-    step(s);
-    if (s->has_best && s->c->made > ENOUGH) {
-      s->exact = false;
-      return NULL;
-    }
+    if (step(s)) continue;
+    s->c->made += s->next.n;
+    s->exact = false;
+    return NULL;
   }
   const State *best = NULL;
   for (uint32_t i = 0; i < s->now.n; i++)
@@ -722,29 +731,31 @@ static void find_course(Search *s, uint32_t which) {
   find_bounds(s);
 }
 
-static bool follow(Search *s, Course *c, uint32_t which, uint32_t keep, Plan *plan) {
+static bool follow(Search *s, Course *c, uint32_t which, uint32_t keep, uint64_t limit,
+                   Plan *plan) {
   s->c = c;
   if (!c->order) find_course(s, which);
-  const State *end = run(s, keep);
+  const State *end = run(s, keep, limit);
   s->z->made += c->made;
   if (end) take(s, end, plan);
   return plan->exact = s->exact;
 }
 
+static uint64_t left(const Search *s) { return s->z->made < ENOUGH ? ENOUGH - s->z->made : 0; }
+
 // Few states on the course that did best last time, for a plan to hold others against; then more on
-// each; then many on the one that took fewest.
+// each, as long as it takes no more than the best one; then many on that.
 static void search(Search *s, Plan *plan) {
   Course course[ORDERS] = {{0}};
   uint32_t first = s->l->course, best = first;
-  if (follow(s, &course[first], first, FEW, plan) || s->z->made > ENOUGH) return;
-  for (uint32_t k = 0; k < ORDERS; k++) {
+  if (follow(s, &course[first], first, FEW, UINT64_MAX, plan) || !left(s)) return;
+  for (uint32_t k = 0; k < ORDERS && !plan->exact && left(s); k++) {
     uint32_t i = (first + k) % ORDERS;
-    bool exact = follow(s, &course[i], i, MORE, plan);
-    if (exact || course[i].made < course[best].made) best = i;
-    if (exact) break;
+    uint64_t limit = k && course[best].made < left(s) ? course[best].made : left(s);
+    if (follow(s, &course[i], i, MORE, limit, plan) || course[i].made < course[best].made) best = i;
   }
   s->l->course = best;
-  if (!plan->exact && s->z->made <= ENOUGH) follow(s, &course[best], best, MANY, plan);
+  if (!plan->exact && left(s)) follow(s, &course[best], best, MANY, left(s), plan);
 }
 
 Plan level_solve(Sharder *z, Level *l, const uint32_t *var) {

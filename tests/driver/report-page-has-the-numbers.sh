@@ -36,9 +36,10 @@ assert "script" not in page.tags and "b" not in page.tags and "http" not in text
 assert "a &#60;b onload=&#34;x&#34;&#62;&#38;&#39;c.dt" in text
 number = lambda s: float(s.strip().replace(",", ""))
 for key, value in list(want.items()) + [("memory-" + k, v) for k, v in want["memory"].items()]:
-    if key in ("model", "target", "precision", "memory", "communication"): continue
+    if key in ("model", "target", "precision", "plan_proved", "memory", "communication"): continue
     assert number(page.text[key]) == value, (key, page.text[key], value)
 assert page.text["precision"].strip() == want["precision"]
+assert page.text["plan_proved"].strip() == ("yes" if want["plan_proved"] else "no")
 rows = [(r[0], r[1], float(r[2]), float(r[3])) for r in page.rows[1:]]
 assert rows == [(r["axis"], r["what"], r["count"], r["bytes"]) for r in want["communication"]], rows
 assert page.pieces == int(sys.argv[1]), page.pieces

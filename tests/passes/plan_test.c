@@ -31,12 +31,16 @@ static Counts count(const Module *m, Id fn) {
   return c;
 }
 
-// Gradients that the step leaves partial.
+// Gradients that the step leaves partial, on an axis or on both.
 static int partial_gradients(const Module *m) {
   const Fn *f = &m->fn.at[m->entry[ENTRY_STEP]];
   int n = 0;
-  for (uint32_t i = 0; i < f->arg.n; i++)
-    n += f->value.at[f->arg.at[i]].shard[0].kind == SHARD_PARTIAL;
+  for (uint32_t i = 0; i < f->arg.n; i++) {
+    const Shard *s = f->value.at[f->arg.at[i]].shard;
+    bool partial = false;
+    for (uint32_t a = 0; a < m->axis.n; a++) partial |= s[a].kind == SHARD_PARTIAL;
+    n += partial;
+  }
   return n;
 }
 
@@ -64,18 +68,33 @@ static const struct {
   const char *step, *forward, *backward; // Counts
   int partial; // gradients
 } megatron[] = {
-    {"examples/gpt2", {"tp=2", 2, 1, false, false, false}, 50257, "41000", "20000", "20000", 0},
-    {"examples/gpt2", {"tp=4", 4, 1, false, false, false}, 50257, "41000", "20000", "20000", 0},
-    {"examples/gpt2", {"tp=2, t too", 2, 1, true, false, false}, 50257, "21220", "00220", "00220", 8},
-    {"examples/gpt2", {"tp=4, t too", 4, 1, true, false, false}, 50257, "21220", "00220", "00220", 8},
-    {"examples/gpt2", {"cp=2", 1, 2, false, false, false}, 50257, "10000", "00020", "00200", 16},
-    {"examples/gpt2", {"cp=2, heads", 1, 2, false, true, false}, 50257, "10000", "00004", "00004", 16},
-    {"examples/llama", {"tp=2", 2, 1, false, false, false}, 32000, "31010", "20000", "20000", 0},
-    {"examples/llama", {"tp=4", 4, 1, false, false, false}, 32000, "31010", "20000", "20000", 0},
-    {"examples/llama", {"tp=2, t too", 2, 1, true, false, false}, 32000, "21112", "00220", "00220", 3},
-    {"examples/llama", {"cp=2", 1, 2, false, false, false}, 32000, "10000", "00020", "00200", 12},
-    {"examples/chargpt", {"tp=2", 2, 1, false, false, false}, 256, "41000", "20000", "20000", 0},
-    {"examples/mlp", {"tp=2", 2, 1, false, false, false}, 0, "10000", "00000", "00000", 0},
+    {"examples/gpt2", {"tp=2", 2, 1, 0, 0, 0}, 50257, "41000", "20000", "20000", 0},
+    {"examples/gpt2", {"tp=4", 4, 1, 0, 0, 0}, 50257, "41000", "20000", "20000", 0},
+    {"examples/gpt2", {"tp=2, t too", 2, 1, 1, 0, 0}, 50257, "21220", "00220", "00220", 8},
+    {"examples/gpt2", {"tp=4, t too", 4, 1, 1, 0, 0}, 50257, "21220", "00220", "00220", 8},
+    {"examples/gpt2", {"cp=2", 1, 2, 0, 0, 0}, 50257, "10000", "00020", "00200", 16},
+    {"examples/gpt2", {"cp=2, heads", 1, 2, 0, 1, 0}, 50257, "10000", "00004", "00004", 16},
+    {"examples/llama", {"tp=2", 2, 1, 0, 0, 0}, 32000, "31010", "20000", "20000", 0},
+    {"examples/llama", {"tp=4", 4, 1, 0, 0, 0}, 32000, "31010", "20000", "20000", 0},
+    {"examples/llama", {"tp=2, t too", 2, 1, 1, 0, 0}, 32000, "21112", "00220", "00220", 3},
+    {"examples/llama", {"cp=2", 1, 2, 0, 0, 0}, 32000, "10000", "00020", "00200", 12},
+    {"examples/gpt2", {"cp=2, ring", 1, 2, 0, 0, 1}, 50257, "10000", "00000", "00000", 16},
+    {"examples/gpt2", {"tp=2 cp=2", 2, 2, 0, 0, 0}, 50257, "51000", "20020", "20200", 16},
+    {"examples/gpt2", {"tp=2 cp=2, ring", 2, 2, 0, 0, 1}, 50257, "51000", "20000", "20000", 16},
+    {"examples/gpt2", {"tp=2 cp=2, heads", 2, 2, 0, 1, 0}, 50257, "51000", "20004", "20004", 16},
+    {"examples/gpt2", {"tp=2 cp=2, t too", 2, 2, 1, 0, 0}, 50257, "31220", "00240", "00420", 16},
+    {"examples/gpt2", {"tp=2 cp=2, t, ring", 2, 2, 1, 0, 1}, 50257, "31220", "00220", "00220", 16},
+    {"examples/gpt2", {"tp=2 cp=2, t, heads", 2, 2, 1, 1, 0}, 50257, "31220", "00224", "00224", 16},
+    {"examples/llama", {"cp=2, ring", 1, 2, 0, 0, 1}, 32000, "10000", "00000", "00000", 12},
+    {"examples/llama", {"cp=2, heads", 1, 2, 0, 1, 0}, 32000, "10000", "00004", "00004", 12},
+    {"examples/llama", {"tp=2 cp=2", 2, 2, 0, 0, 0}, 32000, "41010", "20020", "20200", 12},
+    {"examples/llama", {"tp=2 cp=2, ring", 2, 2, 0, 0, 1}, 32000, "41010", "20000", "20000", 12},
+    {"examples/llama", {"tp=2 cp=2, heads", 2, 2, 0, 1, 0}, 32000, "41010", "20004", "20004", 12},
+    {"examples/llama", {"tp=2 cp=2, t too", 2, 2, 1, 0, 0}, 32000, "31112", "00240", "00420", 12},
+    {"examples/llama", {"tp=2 cp=2, t, ring", 2, 2, 1, 0, 1}, 32000, "31112", "00220", "00220", 12},
+    {"examples/llama", {"tp=2 cp=2, t, heads", 2, 2, 1, 1, 0}, 32000, "31112", "00224", "00224", 12},
+    {"examples/chargpt", {"tp=2", 2, 1, 0, 0, 0}, 256, "41000", "20000", "20000", 0},
+    {"examples/mlp", {"tp=2", 2, 1, 0, 0, 0}, 0, "10000", "00000", "00000", 0},
 };
 enum { PLANS = sizeof megatron / sizeof *megatron };
 
