@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { RING = 1024, STEPS_KEPT = 15, LOOKS = 300 };
 
@@ -141,6 +142,27 @@ static int read_delay(DtError *e) {
   return 0;
 }
 
+// At most for the limit of a first step, in time that this process ran, not by the clock. A library
+// that connects ranks may wait without end for one that does not come, and cannot be left: the
+// process ends, and its launcher ends the others.
+static void wait_to_open(void) {
+  int64_t before = dt_nanoseconds(), waited = 0, most = 2 * DT_LOOK_MS * (int64_t)1000000;
+  while (!dt_counter_get(&comm.opened)) {
+    if (comm.transport->opens && (double)waited * 1e-9 > dt_comm_limit()) {
+      fprintf(stderr,
+              "train: rank %d: error: %s did not return in %.4g s (another rank was stopped or did "
+              "not start)\n",
+              dt_world.rank, comm.transport->opens, dt_comm_limit());
+      dt_comm_rest();
+      _exit(DT_EXIT_PEER);
+    }
+    dt_counter_sleep(&comm.opened, 0, DT_LOOK_MS);
+    int64_t t = dt_nanoseconds();
+    waited += dt_least(t - before, most);
+    before = t;
+  }
+}
+
 int dt_comm_run(const DtTransport *t, double timeout, DtError *e) {
   if (read_delay(e)) return e->status;
   comm.timeout = timeout;
@@ -155,7 +177,7 @@ int dt_comm_run(const DtTransport *t, double timeout, DtError *e) {
   int failed = pthread_create(&comm.thread, NULL, work, e);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   if (!failed) {
-    while (!dt_counter_get(&comm.opened)) dt_counter_sleep(&comm.opened, 0, DT_LOOK_MS);
+    wait_to_open();
     if (!e->status) return 0;
     pthread_join(comm.thread, NULL);
     comm.transport = NULL;

@@ -111,6 +111,12 @@ void dt_doing_text(char *text, size_t n, const DtDoing *doing) {
   if (d.kind >= 0 && d.kind < DT_OP_KINDS && d.source[0]) add(&t, ", %s", d.source);
 }
 
+void dt_comm_rest(void) {
+  if (dt_comm_linger_ms)
+    nanosleep(&(struct timespec){dt_comm_linger_ms / 1000, dt_comm_linger_ms % 1000 * 1000000L},
+              NULL);
+}
+
 void dt_comm_end(int status, const char *format, ...) {
   // One write, so that what the ranks say does not mix.
   char line[3000];
@@ -136,8 +142,6 @@ void dt_comm_end(int status, const char *format, ...) {
     if (w <= 0) break;
     done += (size_t)w;
   }
-  if (dt_comm_linger_ms)
-    nanosleep(&(struct timespec){dt_comm_linger_ms / 1000, dt_comm_linger_ms % 1000 * 1000000L},
-              NULL);
+  dt_comm_rest();
   _exit(status);
 }

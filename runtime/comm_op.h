@@ -51,6 +51,7 @@ typedef struct DtReceive {
 // How ranks are connected. Called by the communication thread, but for close. Any but run, look,
 // receive, expect and patience may be NULL.
 typedef struct DtTransport {
+  const char *opens;           // what open waits in for the others, "MPI_Init"; NULL: for nobody
   int (*open)(DtError *e);     // before all else
   DtCounter *(*bell)(void);    // rung when something has come for a receive; NULL: ask for that
   void (*run)(const DtOp *op); // returns when the operation is complete here; ends the thread where
@@ -116,6 +117,7 @@ void dt_op_text(char *text, size_t n, const DtOp *op);
 // Milliseconds between those words and the end: on several machines the launcher ends all ranks
 // when the first has gone, and others that find out at about the same time are to have their say.
 extern int dt_comm_linger_ms;
+void dt_comm_rest(void); // for that long
 // Members at different operations differ in this. Send and receive are one.
 uint64_t dt_op_hash(const DtOp *op);
 

@@ -484,9 +484,9 @@ static int start(DtError *e) {
   int rank, ranks;
   wire.size = dt_world.size;
   if (allocate(e)) return e->status;
+  dt_comm_linger_ms = LINGER_MS;
   if (wire.mpi->start(&rank, &ranks, wire.nfree + 2 * wire.size))
     return dt_fail(e, DT_EXIT_OS, "%s: %s", wire.mpi->name, wire.mpi->error());
-  dt_comm_linger_ms = LINGER_MS;
   if (rank == dt_world.rank && ranks == dt_world.size) return dt_beat_open(wire.mpi, wire.nfree, e);
   return dt_fail(
       e, DT_EXIT_MISFIT,
@@ -504,6 +504,6 @@ static void finish(void) {
   if (wire.mpi->finish()) dt_note("rank %d: %s", dt_world.rank, wire.mpi->error());
 }
 
-const DtTransport dt_wire_transport = {.open = start, .run = run, .receive = receive,
-                                       .expect = expect, .patience = patience, .look = look,
-                                       .finish = finish};
+const DtTransport dt_wire_transport = {.opens = "MPI_Init", .open = start, .run = run,
+                                       .receive = receive, .expect = expect, .patience = patience,
+                                       .look = look, .finish = finish};
