@@ -83,11 +83,32 @@ static int absent(const bool *came, int size, double waited, DtError *e) {
                  waited, size, list);
 }
 
+// 0 when somebody is at the door; -1 past the deadline; or a rank that came and is lost: it alone
+// holds the other end of its pipe.
+static int next(int listener, int (*pipes)[2], const bool *came, int size, double deadline) {
+  struct pollfd p[DT_LOCAL_RANKS];
+  p[0] = (struct pollfd){.fd = listener, .events = POLLIN};
+  for (int r = 1; r < size; r++) p[r] = (struct pollfd){.fd = came[r] ? pipes[r][0] : -1};
+  for (double left; (left = deadline - seconds()) > 0;) {
+    int n = poll(p, (nfds_t)size, left > 1 ? 1000 : (int)(left * 1e3) + 1);
+    if (n < 0 && errno != EINTR) return -1;
+    if (n <= 0) continue;
+    for (int r = 1; r < size; r++)
+      if (p[r].revents) return r;
+    return 0;
+  }
+  return -1;
+}
+
 static int welcome(int listener, int memory, int (*pipes)[2], int size, double wait, DtError *e) {
   bool came[DT_LOCAL_RANKS] = {true};
   double deadline = seconds() + wait;
   for (int left = size - 1; left > 0;) {
-    if (!readable(listener, deadline)) return absent(came, size, wait, e);
+    int who = next(listener, pipes, came, size, deadline);
+    if (who < 0) return absent(came, size, wait, e);
+    if (who > 0)
+      return dt_fail(e, DT_EXIT_PEER,
+                     "rank %d of %d was lost while rank 0 waited for the others to come", who, size);
     int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
     Hello h;
     if (fd < 0) continue;
