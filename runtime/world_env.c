@@ -3,11 +3,15 @@
 #include "runtime/world_start.h"
 
 #include <errno.h>
+#include <ifaddrs.h>
 #include <limits.h>
+#include <netdb.h>
+#include <netinet/in.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 // The number in a variable, or -1 where it is not set. What is no number is an error.
@@ -34,11 +38,38 @@ static const char *text_or(const char *name, const char *otherwise) {
   return t && *t ? t : otherwise;
 }
 
+static bool same_address(const struct sockaddr *a, const struct sockaddr *b) {
+  if (!a || !b || a->sa_family != b->sa_family) return false;
+  if (a->sa_family == AF_INET)
+    return memcmp(&((const struct sockaddr_in *)(const void *)a)->sin_addr,
+                  &((const struct sockaddr_in *)(const void *)b)->sin_addr,
+                  sizeof(struct in_addr)) == 0;
+  return a->sa_family == AF_INET6 &&
+         memcmp(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr,
+                &((const struct sockaddr_in6 *)(const void *)b)->sin6_addr,
+                sizeof(struct in6_addr)) == 0;
+}
+
+// Whether an interface of this machine has an address of `host`, a number or a name.
+static bool own_address(const char *host) {
+  struct addrinfo *named = NULL, hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+  struct ifaddrs *own = NULL;
+  bool found = false;
+  if (getaddrinfo(host, NULL, &hints, &named) != 0) return false;
+  if (getifaddrs(&own) != 0) own = NULL;
+  for (const struct addrinfo *n = named; n && !found; n = n->ai_next)
+    for (const struct ifaddrs *i = own; i && !found; i = i->ifa_next)
+      found = same_address(n->ai_addr, i->ifa_addr);
+  if (own) freeifaddrs(own);
+  freeaddrinfo(named);
+  return found;
+}
+
 static bool here(const char *host) {
   char own[256] = "";
   gethostname(own, sizeof own - 1);
   return strcmp(host, "localhost") == 0 || strncmp(host, "127.", 4) == 0 ||
-         strcmp(host, "::1") == 0 || strcmp(host, own) == 0;
+         strcmp(host, "::1") == 0 || strcmp(host, own) == 0 || own_address(host);
 }
 
 // torchrun's, and what people set by hand for it. Without LOCAL_WORLD_SIZE all ranks are here where

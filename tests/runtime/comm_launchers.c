@@ -4,6 +4,9 @@
 #include "support/check.h"
 #include "support/worlds.h"
 
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,6 +62,27 @@ static void by_hand(int rank, int ranks) {
   set("RANK", rank);
   set("WORLD_SIZE", ranks);
   setenv("MASTER_PORT", job, 1);
+}
+// An address of this machine that is not the loopback interface's; "" where it has none.
+static char outward[INET_ADDRSTRLEN];
+static void find_outward(void) {
+  struct ifaddrs *all = NULL;
+  if (getifaddrs(&all) != 0) return;
+  for (const struct ifaddrs *i = all; i && !outward[0]; i = i->ifa_next) {
+    if (!i->ifa_addr || i->ifa_addr->sa_family != AF_INET) continue;
+    const struct sockaddr_in *a = (const void *)i->ifa_addr;
+    if (ntohl(a->sin_addr.s_addr) >> 24 != 127)
+      inet_ntop(AF_INET, &a->sin_addr, outward, sizeof outward);
+  }
+  freeifaddrs(all);
+}
+static void by_address(int rank, int ranks) {
+  by_hand(rank, ranks);
+  setenv("MASTER_ADDR", outward, 1);
+}
+static void by_far_address(int rank, int ranks) { // RFC 5737: nobody's
+  by_hand(rank, ranks);
+  setenv("MASTER_ADDR", "203.0.113.77", 1);
 }
 static void open_mpi(int rank, int ranks) {
   set("OMPI_COMM_WORLD_RANK", rank);
@@ -162,6 +186,10 @@ int main(void) {
       snprintf(job, sizeof job, "%d", (int)getpid() * 10 + ranks);
       CHECK(in_launched(ranks, launcher[i], adds_up, &ranks, NULL) == 0);
     }
+  find_outward();
+  ranks = 3;
+  CHECK(!outward[0] || in_launched(ranks, by_address, adds_up, &ranks, NULL) == 0);
+  check_refused(by_far_address, 2, DT_EXIT_MISFIT, "RANK and WORLD_SIZE name 2 ranks, not all");
   ranks = 1;
   CHECK(in_launched(1, batch_script, adds_up, &ranks, NULL) == 0);
   snprintf(job, sizeof job, "faults %d", (int)getpid());
