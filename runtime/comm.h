@@ -115,7 +115,8 @@ int dt_agree(int status);
 // the world does not fit the mesh.
 int dt_comm_start(const DtProgram *p, int ranks, double timeout, DtError *e);
 // Whether all ranks run the same build with the same layout, options and data: 76 names the first
-// that differs and in what. `text` is a line for each thing compared, "what: value".
+// that differs and in what. `text` is a line for each thing compared, "what: value"; what follows a
+// tab in a line is told, and not compared.
 int dt_comm_handshake(const char *text, DtError *e);
 // Step `step` begins: told in messages, and the time that steps take says how long a peer may be
 // silent where --timeout does not. The first step may take longer than the others.

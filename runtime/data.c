@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 #include "runtime/data.h"
 
 #include "runtime/safetensors.h"
@@ -6,6 +7,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 int64_t dt_data_row(const DtData *data) {
   int64_t n = 1;
@@ -249,20 +251,25 @@ int64_t dt_dataset_sample(const DtDataset *d, int64_t i, uint64_t seed, bool shu
   return shuffle ? dt_shuffle(at, d->count, seed, (uint64_t)(i / d->count)) : at;
 }
 
-static void hash_map(DtHash *h, const DtMap *m) {
-  const size_t some = 64 << 10;
-  uint64_t size = m->size;
-  dt_hash_add(h, &size, sizeof size);
-  if (!m->size) return;
-  size_t n = m->size < some ? m->size : some;
-  dt_hash_add(h, m->bytes, n);
-  dt_hash_add(h, m->bytes + m->size - n, n);
+// Of a large file, blocks: the disk is asked for all of them before the first is waited for.
+static void hash_blocks(DtHash *h, const DtMap *m) {
+  enum { BLOCKS = 1024, BLOCK = 16 << 10, PAGE = 4096 };
+  const size_t step = (m->size - BLOCK) / (BLOCKS - 1);
+  for (size_t i = 0; i < BLOCKS; i++) {
+    uintptr_t at = (uintptr_t)(m->bytes + i * step), page = at / PAGE * PAGE;
+    madvise((void *)page, at - page + BLOCK, MADV_WILLNEED);
+  }
+  for (size_t i = 0; i < BLOCKS; i++) dt_hash_add(h, m->bytes + i * step, BLOCK);
+  dt_hash_add(h, m->bytes + m->size - BLOCK, BLOCK);
 }
 
-uint64_t dt_dataset_hash(const DtDataset *d) {
+uint64_t dt_dataset_hash(const DtDataset *d, int k) {
+  const DtMap *m = d->kind == DT_DATA_ARRAYS ? &d->array[k].map : &d->tokens.map;
+  uint64_t size = m->size;
   DtHash h;
   dt_hash_begin(&h);
-  hash_map(&h, &d->tokens.map);
-  for (int k = 0; k < DT_MAX_DATA; k++) hash_map(&h, &d->array[k].map);
+  dt_hash_add(&h, &size, sizeof size);
+  if (size > DT_LOOK_THROUGH) hash_blocks(&h, m);
+  else if (size) dt_hash_add(&h, m->bytes, size);
   return dt_hash_end(&h);
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 
 typedef struct Text {
-  char text[2048];
+  char text[8192];
   size_t n;
 } Text;
 
@@ -20,10 +20,20 @@ __attribute__((format(printf, 2, 3))) static void line(Text *t, const char *form
   if (n > 0 && t->n + (size_t)n < sizeof t->text) t->n += (size_t)n;
 }
 
-static void data_line(Text *t, const char *what, const DtDataset *d) {
-  if (d->count)
-    line(t, "%s: %lld samples, hash %016llx\n", what, (long long)d->count,
-         (unsigned long long)dt_dataset_hash(d));
+// Files that differ are told by name, or by its end; names may be other ones on each machine.
+static void data_lines(Text *t, const char *what, const DtDataset *d) {
+  enum { SHOWN = 120 };
+  const DtProgram *p = d->program;
+  bool arrays = d->kind == DT_DATA_ARRAYS;
+  for (int k = 0; d->count && k < (arrays ? p->ndata : 1); k++) {
+    const char *path = d->path[k];
+    size_t n = strlen(path);
+    char name[2 * SHOWN];
+    dt_json_escape(name, sizeof name, n > SHOWN ? path + n - SHOWN : path);
+    line(t, "%s%s%s: %lld samples, hash %016llx\tof %s%s\n", what, arrays ? " " : "",
+         arrays ? p->data[k].name : "", (long long)d->count,
+         (unsigned long long)dt_dataset_hash(d, k), n > SHOWN ? "..." : "", name);
+  }
 }
 
 static const char *given(bool it_is) { return it_is ? "given" : "not given"; }
@@ -56,14 +66,15 @@ int dt_handshake_options(const DtRun *r, DtError *e) {
 
 int dt_handshake_state(const DtRun *r, DtError *e) {
   Text t = {.n = 0};
+  if (dt_world.size == 1) return 0;
   line(&t, "step to begin with: %lld\nsamples used: %lld\nseed: %llu\n", (long long)r->step,
        (long long)r->samples, (unsigned long long)r->seed);
   for (int i = 0; i < DT_WALKS; i++)
     if (r->walk.route[i].pipe)
       line(&t, "the pipeline's schedule: hash %016llx\n",
            (unsigned long long)dt_pipe_hash(r->walk.route[i].pipe));
-  data_line(&t, "training data", &r->train);
-  data_line(&t, "validation data", &r->val);
+  data_lines(&t, "training data", &r->train);
+  data_lines(&t, "validation data", &r->val);
   return dt_comm_handshake(t.text, e);
 }
 

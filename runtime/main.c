@@ -24,10 +24,6 @@ typedef struct {
   DtError log_error;
 } Program;
 
-// Data files up to this size are looked through before the first step: 64 MiB take under a tenth of
-// a second.
-static const int64_t LOOK_THROUGH = 64 << 20;
-
 // An output that cannot be written is told now, not after hours of training.
 static int check_output(const char *path, DtError *e) {
   char folder[PATH_MAX];
@@ -50,7 +46,7 @@ static int check_output(const char *path, DtError *e) {
 static int open_data(DtRun *r, DtError *e) {
   bool need_train = r->step < r->o.steps || r->o.dry_run;
   bool need_val = r->o.eval_only || r->o.eval_every > 0;
-  int64_t most = r->o.dry_run ? 0 : LOOK_THROUGH;
+  int64_t most = r->o.dry_run ? 0 : DT_LOOK_THROUGH;
   if (need_train && !r->o.eval_only) {
     if (dt_dataset_open(&r->train, r->p, false, r->o.data, e) ||
         dt_dataset_check(&r->train, most, e))

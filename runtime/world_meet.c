@@ -108,7 +108,8 @@ static int welcome(int listener, int memory, int (*pipes)[2], int size, double w
     if (who < 0) return absent(came, size, wait, e);
     if (who > 0)
       return dt_fail(e, DT_EXIT_PEER,
-                     "rank %d of %d was lost while rank 0 waited for the others to come", who, size);
+                     "rank %d of %d was lost while rank 0 waited for the others to come", who,
+                     size);
     int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
     Hello h;
     if (fd < 0) continue;

@@ -64,16 +64,20 @@ static void line_of(char *to, size_t n, const char *text, int number) {
     if (text) text++;
   }
   snprintf(to, n, "%.*s", text ? (int)strcspn(text, "\n") : 0, text ? text : "");
+  for (; *to; to++)
+    if (*to == '\t') *to = ' ';
 }
 
-// The first line in which the texts differ, or INT_MAX.
+// The first line in which the texts differ, but for what follows a tab in it; or INT_MAX.
 static int first_difference(const char *a, const char *b) {
-  int line = 0;
-  while (*a && *a == *b) {
-    line += *a == '\n';
+  for (int line = 0;; line++) {
+    size_t n = strcspn(a, "\t\n");
+    if (n != strcspn(b, "\t\n") || memcmp(a, b, n) != 0) return line;
+    a += strcspn(a, "\n");
+    b += strcspn(b, "\n");
+    if (!*a || !*b) return *a == *b ? INT_MAX : line + 1;
     a++, b++;
   }
-  return *a == *b ? INT_MAX : line;
 }
 
 static void broadcast(int root, void *data, int64_t words) {

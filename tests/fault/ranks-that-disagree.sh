@@ -26,3 +26,22 @@ differ seed --seed 7
 differ "training data" --data other
 differ resume --resume ck
 differ save --save out
+
+# Another copy of the data, of the same size and with the same ends, is not the same data. The file is named.
+export FAKE=tokens
+tokens train.bin 400001 16
+mkdir copy
+python3 -c 'b = bytearray(open("train.bin", "rb").read())
+for i in range(400000, 402000, 2): b[i] = (b[i] + 1) % 16
+open("copy/train.bin", "wb").write(b)'
+differ "training data" --data copy/train.bin
+says "rank 0 has .* of train.bin\", rank 1 has .* of copy/train.bin\"" err1.txt
+# The same bytes under another name are.
+cp train.bin copy/train.bin
+pid=()
+for rank in 0 1; do
+  env RANK=$rank WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$$ \
+    "$TRAIN" --quiet --threads 1 --steps 3 $([ $rank -eq 1 ] && echo --data copy/train.bin) 2>err$rank.txt &
+  pid+=($!)
+done
+for rank in 0 1; do wait "${pid[$rank]}" || { cat err*.txt; fail "equal copies: exit status $?"; }; done

@@ -4,8 +4,10 @@
 #include "support/check.h"
 #include "support/fake.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static DtError error;
 static DtDataset set;
@@ -132,12 +134,38 @@ static void test_arrays(void) {
   CHECK_SAYS(set.path[0], "./x.npy");
 }
 
+// A file that is larger than what is looked through, with holes. The ends are left as they were.
+static void test_hash(void) {
+  enum { TENTHS = 10 };
+  const int64_t size = (int64_t)DT_LOOK_THROUGH * 4, changed = size / 1000;
+  char *bytes = malloc((size_t)changed);
+  memset(bytes, 1, (size_t)changed);
+  write_file("large.bin", "", 0);
+  CHECK(truncate("large.bin", size) == 0);
+  CHECK(open_set(&fake_tokens, "large.bin") == 0);
+  uint64_t before = dt_dataset_hash(&set, 0);
+  for (int i = 0; i < TENTHS; i++) {
+    int64_t at = size / TENTHS * i + size / 37;
+    int f = open("large.bin", O_WRONLY);
+    CHECK(pwrite(f, bytes, (size_t)changed, at) == changed);
+    close(f);
+    CHECK(open_set(&fake_tokens, "large.bin") == 0);
+    uint64_t now = dt_dataset_hash(&set, 0);
+    CHECK(now != before);
+    before = now;
+  }
+  CHECK(truncate("large.bin", DT_LOOK_THROUGH) == 0);
+  CHECK(open_set(&fake_tokens, "large.bin") == 0 && dt_dataset_hash(&set, 0) != before);
+  free(bytes);
+}
+
 int main(void) {
   check_folder();
   test_tokens();
   test_llmc();
   test_ranges();
   test_arrays();
+  test_hash();
   dt_dataset_close(&set);
   return check_done();
 }
