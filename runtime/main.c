@@ -10,9 +10,12 @@
 #include "runtime/weights.h"
 
 #include <errno.h>
+#include <linux/magic.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 typedef struct {
@@ -23,6 +26,15 @@ typedef struct {
   bool first;    // of the ranks: the one that writes
   DtError log_error;
 } Program;
+
+// Whether opening it to write would wait until somebody reads, perhaps for ever: a FIFO that has a
+// name. Those that a shell makes, >(gzip >f) and what /dev/stdout stands for, have a reader.
+static bool may_wait(const char *path) {
+  struct stat s;
+  struct statfs f;
+  return stat(path, &s) == 0 && S_ISFIFO(s.st_mode) &&
+         !(statfs(path, &f) == 0 && f.f_type == PIPEFS_MAGIC);
+}
 
 // An output that cannot be written is told now, not after hours of training.
 static int check_output(const char *path, DtError *e) {
@@ -40,6 +52,11 @@ static int check_output(const char *path, DtError *e) {
   }
   if (dt_is_folder(path))
     return dt_fail(e, DT_EXIT_CREATE, "cannot create %s: it is a folder", path);
+  if (may_wait(path))
+    return dt_fail(e, DT_EXIT_CREATE,
+                   "cannot create %s: it is a FIFO, which may have no reader; name a file, or a "
+                   "pipe that a shell makes",
+                   path);
   return 0;
 }
 

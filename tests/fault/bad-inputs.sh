@@ -76,3 +76,13 @@ FAKE_NAN_AT=2 refused 79 "step 2: the loss is nan; nothing was stepped"
 why="Read-only file system|Operation not permitted|Permission denied"
 refused 73 "cannot create folder /sys/kernel/new: ($why)" --save /sys/kernel/new
 refused 73 "cannot create /sys/kernel/new: ($why)" --export /sys/kernel/new
+# A FIFO is not waited at for a reader; a pipe has one.
+mkfifo fifo
+for option in export profile; do
+  refused 73 "cannot create fifo: it is a FIFO" --$option fifo
+done
+train --steps 2 --export w.safetensors
+train --steps 2 --export /dev/stdout | cmp - w.safetensors || fail "what went to a pipe differs"
+train --steps 2 --export >(cat >piped.safetensors)
+for i in $(seq 100); do cmp -s piped.safetensors w.safetensors && break; sleep 0.1; done
+same piped.safetensors w.safetensors
