@@ -182,9 +182,12 @@ static void as_real(const DtProgram *p, void *out, const double *v, int n) {
   for (int i = 0; i < n; i++) dt_set(p, out, i, v[i]);
 }
 
+// The sign of a NaN says nothing, and is not to be printed: 0 / 0 has one on x86.
+static double unsigned_nan(double v) { return isnan(v) ? fabs(v) : v; }
+
 static void take(const DtProgram *p, DtResult *result, const double *sum) {
-  result->loss = sum[0];
-  for (int i = 0; i < p->nmetric; i++) result->metric[i] = sum[1 + i];
+  result->loss = unsigned_nan(sum[0]);
+  for (int i = 0; i < p->nmetric; i++) result->metric[i] = unsigned_nan(sum[1 + i]);
 }
 
 int64_t dt_shared_count(const DtUnits *u, const DtProgram *p, const DtCut *cut) {
@@ -249,7 +252,7 @@ static void finish_passes(DtRun *r, const Batch *b, const double *sum, DtResult 
   memcpy(r->next_total, r->shared + SHARED_TOTAL, sizeof r->next_total);
   result->norm = 0;
   for (int64_t i = SHARED_NORM; i < r->nshared; i++) result->norm += r->shared[i];
-  result->norm = sqrt(result->norm);
+  result->norm = unsigned_nan(sqrt(result->norm));
   take(r->p, result, r->shared);
   dt_trace_end("norm");
   dt_walk_tie_back(r);
@@ -262,6 +265,17 @@ static void update(DtRun *r, double rate, double norm) {
   dt_trace_begin("update");
   dt_update(r, rate, scale);
   dt_trace_end("update");
+}
+
+static int not_finite(const DtRun *r, const DtResult *result, const void *total, DtError *e) {
+  bool loss = !isfinite(result->loss), nothing = false;
+  for (int i = 0; i < r->p->ntotal; i++) nothing |= dt_get(r->p, total, i) == 0;
+  return dt_fail(e, DT_EXIT_NOT_FINITE, "step %lld: %s is %g%s; nothing was stepped",
+                 (long long)r->step + 1, loss ? "the loss" : "the gradient norm",
+                 loss ? result->loss : result->norm,
+                 loss && nothing ? " (what it is divided by, such as the number of valid targets, "
+                                   "is 0 in this batch)"
+                                 : "");
 }
 
 int dt_step(DtRun *r, DtResult *result, DtError *e) {
@@ -285,9 +299,7 @@ int dt_step(DtRun *r, DtResult *result, DtError *e) {
   dt_walk_tie_wait(r);
   result->seconds = dt_seconds() - began;
   if (finite) return 0;
-  return dt_fail(e, DT_EXIT_NOT_FINITE, "step %lld: %s is %g; nothing was stepped",
-                 (long long)r->step + 1, isfinite(result->loss) ? "the gradient norm" : "the loss",
-                 isfinite(result->loss) ? result->norm : result->loss);
+  return not_finite(r, result, total, e);
 }
 
 // Samples that a validation looks at. They are numbered in int32 within a batch, and here the whole
