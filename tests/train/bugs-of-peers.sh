@@ -16,6 +16,9 @@
 # | replicas drift apart                                        | stages, delayed | layouts-give-the-same-bits                |
 # | positions past the sequence are stepped but not reduced     | short           |                                           |
 # | a count of elements is taken for bytes                      | all, in doubles | memory-is-what-was-planned                |
+# | a file's offset is cut to 32 bits                           |                 | runtime/large_files                       |
+# | each rank rounds its 16-bit replica by draws of its own     | none: the CPU target has no 16-bit numbers, and no draws but   |
+# |                                                             | the model's, of global indices (dropout-equals-interpreter)    |
 . "$(dirname "$0")/../support/lib.sh"
 
 # like WHAT MODEL LAYOUT...: as one rank
