@@ -6,6 +6,7 @@
 #include "runtime/comm_op.h"
 #include "runtime/counter.h"
 #include "runtime/launch.h"
+#include "runtime/rehearse.h"
 #include "runtime/trace.h"
 
 #include <pthread.h>
@@ -65,6 +66,7 @@ static void set_limit(void) {
 }
 
 void dt_comm_step(int64_t step) {
+  if (dt_rehearsing) return;
   int64_t now = dt_nanoseconds();
   if (atomic_load(&comm.step) > 0) comm.took[comm.steps++ % STEPS_KEPT] = now - comm.began;
   comm.began = now;
@@ -199,6 +201,10 @@ void dt_comm_stop(void) {
 // ---- Posting
 
 void dt_wait(DtTicket t) {
+  if (dt_rehearsing) {
+    dt_rehearse_wait(t);
+    return;
+  }
   if (dt_is_receive(t)) {
     dt_receive_wait(t);
     return;
@@ -230,7 +236,7 @@ int64_t dt_layer_enter(int64_t layer, int64_t count) {
 void dt_layer_leave(int64_t outside) { comm.layer = outside; }
 
 static DtTicket post(const DtOp *op) {
-  if (!comm.transport) {
+  if (!comm.transport && !dt_rehearsing) {
     fprintf(stderr, "train: error: %s before ranks are connected\n", dt_op_name[op->kind]);
     exit(DT_EXIT_BUG);
   }
@@ -239,6 +245,7 @@ static DtTicket post(const DtOp *op) {
   told.micro = comm.micro;
   told.posted = dt_tracing ? dt_nanoseconds() : 0;
   if (told.note.layer < 0) told.note.layer = comm.layer;
+  if (dt_rehearsing) return dt_rehearse_post(&told);
   if (op->kind == DT_OP_RECV) return dt_receive_post(&told);
   DtTicket t = dt_counter_get(&comm.posted) + 1;
   if (t > RING) dt_wait(t - RING);
@@ -251,7 +258,7 @@ static DtTicket post(const DtOp *op) {
 // A group of one, or nothing to move: done at once, under a ticket that is never waited for.
 static bool alone(const DtOp *op) {
   if (op->count > 0 && op->g->n > 1) return false;
-  if (op->count > 0 && op->in && op->out && op->in != op->out)
+  if (op->count > 0 && op->in && op->out && op->in != op->out && !dt_rehearsing)
     memmove(op->out, op->in, (size_t)op->count * dt_op_size(op->type));
   return true;
 }

@@ -63,7 +63,7 @@ static void wait_for(uint64_t i) {
 void dt_receive_wait(DtTicket t) { wait_for(t & ~RECEIVE); }
 
 void dt_wait_receives(DtTicket first, DtTicket last) {
-  for (DtTicket t = first; t && t <= last; t++) dt_receive_wait(t);
+  for (DtTicket t = first; t && t <= last; t++) dt_wait(t);
 }
 
 DtTicket dt_receive_post(const DtOp *op) {

@@ -36,6 +36,7 @@ void dt_layer_leave(int64_t outside);
 
 #define DT_TRACED(name, ...)                                                                       \
   do {                                                                                             \
+    if (dt_rehearsing) break;                                                                      \
     dt_trace_begin(#name);                                                                         \
     __VA_ARGS__;                                                                                   \
     dt_trace_end(#name);                                                                           \

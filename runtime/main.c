@@ -4,6 +4,7 @@
 #include "runtime/cpu/level.h"
 #include "runtime/log.h"
 #include "runtime/parallel.h"
+#include "runtime/rehearse.h"
 #include "runtime/run.h"
 #include "runtime/signals.h"
 #include "runtime/trace.h"
@@ -129,7 +130,7 @@ static int prepare_alone(Program *a, const DtCheckpoint *c, const DtCheckpoint *
   dt_trace_begin("allocating memory");
   if (dt_zero_open(&r->zero, r->p, e) || dt_step_prepare(r, training, e) ||
       (dt_in_flight(r->p) > 1 && dt_flight_open(e)) ||
-      dt_memory_allocate(r, training, e))
+      dt_memory_allocate(r, training, e) || dt_rehearse(r, training, e))
     return e->status;
   dt_trace_begin("filling the parameters");
   if (fill(r, c, init, e)) return e->status;
@@ -153,7 +154,7 @@ static int prepare(Program *a, DtError *e) {
   if (r->o.resume && dt_checkpoint_find(&c, r->o.resume, e)) return e->status;
   if (!c.path[0] && r->o.init && dt_checkpoint_find_weights(&init, r->o.init, e)) return e->status;
   prepare_alone(a, &c, &init, e);
-  if (dt_agree_on(e) || dt_handshake_state(r, e)) return e->status;
+  if (dt_agree_on(e) || dt_handshake_state(r, e) || dt_rehearse_compare(e)) return e->status;
   if (r->o.dry_run) return 0;
   open_outputs(a, &c, e);
   if (dt_agree_on(e)) return e->status;

@@ -195,8 +195,10 @@ static void await_workers(void) {
   atomic_store(&pool.waiting, 0);
 }
 
+bool dt_rehearsing;
+
 void dt_parallel(DtKernel *k, void *const *arg, int64_t n, int64_t chunk) {
-  if (n <= 0) return;
+  if (n <= 0 || dt_rehearsing) return;
   if (chunk < 1) chunk = 1;
   if (chunk >= n || pool.threads == 1 || self.inside) {
     run_alone(k, arg, n, chunk);

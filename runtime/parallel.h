@@ -6,6 +6,7 @@
 #ifndef DTC_RUNTIME_PARALLEL_H
 #define DTC_RUNTIME_PARALLEL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,6 +33,9 @@ int dt_thread(void);
 // sleeps. The default suits threads that have a processor each; 0 suits more threads than
 // processors.
 void dt_parallel_spin(int looks);
+
+// A rehearsal (runtime/rehearse.h): nothing is computed.
+extern bool dt_rehearsing;
 
 // Runs k over [0, n): chunk i is [i*chunk, min(n, (i+1)*chunk)). Returns when all of it is done.
 // Threads begin with neighbouring chunks (thread t takes the t-th share, the same from call to

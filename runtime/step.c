@@ -2,6 +2,7 @@
 // microbatches in order and then over ranks in order, in double precision, so that the result does
 // not depend on anything but the data and the layout.
 #define _GNU_SOURCE
+#include "runtime/parallel.h"
 #include "runtime/run.h"
 #include "runtime/schedule.h"
 #include "runtime/signals.h"
@@ -20,6 +21,7 @@ typedef struct {
   bool gradients;
 } Batch;
 
+enum { REHEARSED = 4 };
 enum { MOST_RESULTS = 1 + DT_MAX_METRICS + DT_MAX_TOTALS };
 
 // What ranks sum at the end of a step: results, then flags, then an element for each instance and
@@ -45,6 +47,8 @@ typedef struct {
 static Share share_of(const DtRun *r, const Batch *b) {
   int64_t all = (b->count + r->micro - 1) / r->micro, n = dt_world.degree[DT_AXIS_DP];
   Share s = {.each = (all + n - 1) / n};
+  // Microbatches between the first and the last are alike, one by one or in pairs.
+  if (dt_rehearsing && s.each > REHEARSED) s.each = REHEARSED + s.each % 2;
   s.first = s.each * dt_world.coord[DT_AXIS_DP];
   return s;
 }
@@ -52,6 +56,7 @@ static Share share_of(const DtRun *r, const Batch *b) {
 // Fills the buffers with samples [first, first + micro) of the batch. Rows past its end repeat a
 // sample of it: `batch` gives them weight 0, and any values that are in range will do.
 static int load(DtRun *r, const Batch *b, int64_t first, void *const *buffer, DtError *e) {
+  if (dt_rehearsing) return 0;
   dt_trace_begin("load");
   for (int64_t row = 0; row < r->micro; row++) {
     int64_t i = first + row < b->count ? first + row : first < b->count ? first : 0;
@@ -63,6 +68,7 @@ static int load(DtRun *r, const Batch *b, int64_t first, void *const *buffer, Dt
 }
 
 int dt_stop_wanted(void) {
+  if (dt_rehearsing) return 0;
   int parent = dt_comm_stop_request();
   return dt_stop_signal() ? dt_stop_signal() : parent;
 }
@@ -86,7 +92,8 @@ static int through_stages(DtRun *r, const Batch *b, const void *total, int n, do
                    .count = b->count, .forward = b->gradients ? DT_FORWARD : DT_EVAL, .nresult = n, .sum = sum};
   for (int i = 0; i < n; i++) sum[i] = 0;
   if (b->gradients) return dt_walk(r, DT_WALK_TRAIN, 0, &job, e);
-  for (int64_t k = 0; k < w->groups; k++)
+  // Groups are alike: one is rehearsed.
+  for (int64_t k = 0; k < w->groups && !(dt_rehearsing && k); k++)
     if (dt_walk(r, DT_WALK_EVAL, k * w->group, &job, e) || look_for_signals(r, e)) return e->status;
   return w->rest ? dt_walk(r, DT_WALK_REST, w->groups * w->group, &job, e) : 0;
 }
@@ -290,7 +297,7 @@ int dt_step(DtRun *r, DtResult *result, DtError *e) {
   finish_passes(r, &b, sum, result);
   result->rate = dt_rate(t->schedule, r->o.lr, t->warmup, r->o.schedule_steps, t->final, r->step);
   result->samples = r->o.batch;
-  bool finite = isfinite(result->loss) && isfinite(result->norm);
+  bool finite = dt_rehearsing || (isfinite(result->loss) && isfinite(result->norm));
   if (finite) {
     update(r, result->rate, result->norm);
     r->step++;

@@ -386,6 +386,13 @@ void dt_zero_finish(DtZero *z) {
   sum_over_tp(z);
 }
 
+void dt_zero_forget(DtZero *z) {
+  size_t n = (size_t)z->units.nunit;
+  memset(z->ticket, 0, n * sizeof *z->ticket);
+  memset(z->sum_of, 0, n * sizeof *z->sum_of);
+  memset(z->spread, 0, n * sizeof *z->spread);
+}
+
 void dt_zero_settle(DtZero *z) {
   for (int64_t i = 0; i < z->units.nunit; i++) settle(z, i);
   for (int64_t i = 0; i < z->units.nunit; i++) arrive(z, i);

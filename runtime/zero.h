@@ -116,5 +116,7 @@ void dt_zero_updated(DtZero *z, int64_t unit);
 void dt_add_reals(DtType type, void *to, const void *from, int64_t n);
 // All that is under way has arrived.
 void dt_zero_settle(DtZero *z);
+// Nothing has been asked for or is under way, after a rehearsal.
+void dt_zero_forget(DtZero *z);
 
 #endif
