@@ -103,7 +103,10 @@ static void end(int64_t rounds) {
   rounds_done[id] += (uint64_t)rounds;
   ops_done[id]++;
   dt_counter_set(&now.mine->reduced, rounds_done[id]);
-  if (dt_counter_get(&now.mine->staged) != rounds_done[id]) staged(rounds - 1);
+  // Who staged or took nothing has: but nothing new is told of an operation, since others may still
+  // read what this rank told of one before.
+  if (dt_counter_get(&now.mine->staged) != rounds_done[id])
+    dt_counter_set(&now.mine->staged, rounds_done[id]);
   if (dt_counter_get(&now.mine->taken) != rounds_done[id]) taken(rounds - 1);
 }
 

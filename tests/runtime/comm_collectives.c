@@ -268,6 +268,21 @@ static int many_at_once(void *unused) {
   return failed ? 1 : 0;
 }
 
+// Two ranks in turn tell the others something new, while one of those is still at the first of it.
+static int taking_turns(void *unused) {
+  enum { TURNS = 40 };
+  (void)unused;
+  DtNote note = {"turns", -1, NULL};
+  if (dt_world.rank == 2) sleep_ms(30);
+  for (int i = 0; i < TURNS; i++) {
+    int32_t v = dt_world.rank == i % 2 ? 100 + i : 0;
+    note.layer = i;
+    dt_wait(dt_broadcast(dt_group(15), DT_TYPE_I32, i % 2, &v, 1, note));
+    if (v != 100 + i) wrong(dt_group(15), "turns", DT_TYPE_I32, 1, i);
+  }
+  return failed ? 1 : 0;
+}
+
 static int not_a_number(void *unused) {
   (void)unused;
   float v = dt_world.rank == 1 ? 0.0f / 0.0f : (float)dt_world.rank, max = 0, min = 0;
@@ -339,6 +354,7 @@ int main(int argc, char **argv) {
                    NULL) == 0);
     CHECK(in_world(w[0], w[1], w[2], w[3], 60, many_at_once, NULL, NULL) == 0);
   }
+  CHECK(in_world(3, 1, 1, 1, 60, taking_turns, NULL, NULL) == 0);
   CHECK(in_world(3, 1, 1, 1, 60, not_a_number, NULL, NULL) == 0);
   CHECK(in_world(4, 2, 1, 1, 60, agreeing, NULL, NULL) == 0);
   CHECK(in_world(4, 1, 1, 2, 60, agreeing, "differs", NULL) == 0);
