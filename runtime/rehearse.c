@@ -1,7 +1,6 @@
 #include "runtime/rehearse.h"
 
 #include "runtime/parallel.h"
-#include "runtime/sequence.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,6 +64,7 @@ bool dt_rehearse_end(void) {
   return !list.no_memory;
 }
 
+// One pass over a text, as dt_sample has it for every token.
 static void text(DtRun *r) {
   DtCall call = {.data = {r->buffer[0]}, .batch = 1, .frame = r->frame, .out = r->frame};
   DtWalkJob job = {.data = r->buffer[0], .count = 1, .forward = DT_SAMPLE, .out = r->frame};
@@ -87,8 +87,44 @@ int dt_rehearse(DtRun *r, bool training, DtError *e) {
   bool kept = dt_rehearse_end();
   *r = before;
   dt_zero_forget(&r->zero);
-  if (e->status || kept) return e->status;
+  if (kept && !e->status) return 0;
+  dt_rehearse_free();
+  if (e->status) return e->status;
   return dt_fail(e, DT_EXIT_OS, "no memory to write down what ranks will say to one another");
+}
+
+// ---- what was written down
+
+// Whether all of a pipeline's ranks take part.
+static bool of_all_stages(const DtGroup *g) {
+  return g->id <= DT_ALL_AXES && g->id >> DT_AXIS_PP & 1;
+}
+
+DtTurn *dt_rehearse_turns(int64_t *n, int64_t **place) {
+  DtTurn *t = malloc((size_t)(list.n + 1) * sizeof *t);
+  *place = malloc((size_t)(list.n + 1) * sizeof **place);
+  *n = 0;
+  for (int64_t i = 0; t && *place && i < list.n; i++) {
+    const Said *s = &list.said[i];
+    if (!of_all_stages(s->op.g)) continue;
+    DtTurnKind kind = s->wait                    ? DT_TURN_WAIT
+                      : s->op.kind == DT_OP_RECV ? DT_TURN_RECV
+                      : s->op.kind == DT_OP_SEND ? DT_TURN_SEND
+                                                 : DT_TURN_ALL;
+    (*place)[*n] = i;
+    t[(*n)++] = (DtTurn){dt_op_hash(&s->op), s->receive, (int32_t)kind, (int32_t)s->op.peer};
+  }
+  if (t && *place) return t;
+  free(t);
+  free(*place);
+  *place = NULL;
+  return NULL;
+}
+
+void dt_rehearse_text(char *to, size_t n, int64_t place) {
+  const Said *s = &list.said[place];
+  int length = snprintf(to, n, "%s", s->wait ? "the wait for " : "");
+  dt_op_text(to + length, n - (size_t)length, &s->op);
 }
 
 // ---- comparing what is said in a group
@@ -111,11 +147,11 @@ static uint64_t hash_of_group(int id, int64_t n, int64_t *all) {
   return h;
 }
 
-static const DtOp *op_of_group(int id, int64_t number) {
+// Where operation `number` of the group is in the list; -1: there are fewer.
+static int64_t in_group(int id, int64_t number) {
   for (int64_t i = 0; i < list.n; i++)
-    if (shared(&list.said[i]) && list.said[i].op.g->id == id && number-- == 0)
-      return &list.said[i].op;
-  return NULL;
+    if (shared(&list.said[i]) && list.said[i].op.g->id == id && number-- == 0) return i;
+  return -1;
 }
 
 static void from(int rank, void *data, size_t bytes) {
@@ -124,12 +160,6 @@ static void from(int rank, void *data, size_t bytes) {
 }
 
 enum { TEXT = 512 };
-
-static void tell(char *to, const DtOp *op, bool wait) {
-  int n = snprintf(to, TEXT, "%s", wait ? "the wait for " : "");
-  if (op) dt_op_text(to + n, TEXT - (size_t)n, op);
-  else snprintf(to, TEXT, "nothing more");
-}
 
 // Which of a group's operations is the first in which two ranks differ: by halves, so that a few
 // numbers are exchanged. By all ranks.
@@ -155,7 +185,9 @@ static int64_t first_difference(int a, int b, int id) {
 static int tell_difference(int a, int b, int id, DtError *e) {
   char theirs[TEXT] = "", ours[TEXT];
   int64_t at = first_difference(a, b, id);
-  tell(ours, op_of_group(id, at), false);
+  int64_t place = in_group(id, at);
+  if (place < 0) snprintf(ours, TEXT, "nothing more");
+  else dt_rehearse_text(ours, TEXT, place);
   if (dt_world.rank == b) memcpy(theirs, ours, TEXT);
   from(b, theirs, TEXT);
   if (dt_world.rank != a) return 0;
@@ -214,47 +246,24 @@ static int compare_groups(DtError *e) {
 
 // ---- a pipeline's ranks, one of each stage
 
-// Whether all of a pipeline's ranks take part.
-static bool of_all_stages(const DtGroup *g) {
-  return g->id <= DT_ALL_AXES && g->id >> DT_AXIS_PP & 1;
-}
-
-// This rank's turns, with where each of them is in the list. NULL where there is no memory.
-static DtTurn *make_turns(int64_t *n, int64_t **place) {
-  DtTurn *t = malloc((size_t)(list.n + 1) * sizeof *t);
-  *place = malloc((size_t)(list.n + 1) * sizeof **place);
-  *n = 0;
-  for (int64_t i = 0; t && *place && i < list.n; i++) {
-    const Said *s = &list.said[i];
-    if (!of_all_stages(s->op.g)) continue;
-    DtTurnKind kind = s->wait                       ? DT_TURN_WAIT
-                      : s->op.kind == DT_OP_RECV    ? DT_TURN_RECV
-                      : s->op.kind == DT_OP_SEND    ? DT_TURN_SEND
-                                                    : DT_TURN_ALL;
-    (*place)[*n] = i;
-    t[(*n)++] = (DtTurn){dt_op_hash(&s->op), s->receive, (int32_t)kind, (int32_t)s->op.peer};
-  }
-  return *place ? t : NULL;
-}
-
 // Members of the pipeline tell what the two are at; the first one says it.
 static int explain(const DtGroup *g, const DtStuck *s, const int64_t *place, DtError *e) {
   char what[2][TEXT] = {"", ""};
   DtNote note = {"rehearsal", -1, NULL};
   for (int k = 0; k < 2; k++) {
-    const Said *said = s->at[k] >= 0 && s->who[k] == g->me ? &list.said[place[s->at[k]]] : NULL;
-    if (said) tell(what[k], &said->op, said->wait);
+    if (s->at[k] >= 0 && s->who[k] == g->me) dt_rehearse_text(what[k], TEXT, place[s->at[k]]);
     dt_wait(dt_broadcast(g, DT_TYPE_I32, s->who[k], what[k], TEXT / 4, note));
   }
   if (g->me) return 0;
-  return dt_fail(e, DT_EXIT_BUG, "what ranks will say does not fit together: %s: rank %d, %s; and "
-                 "rank %d, %s", s->what, g->rank[s->who[0]], what[0], g->rank[s->who[1]],
+  return dt_fail(e, DT_EXIT_BUG,
+                 "what ranks will say does not fit together: %s: rank %d, %s; and rank %d, %s",
+                 s->what, g->rank[s->who[0]], what[0], g->rank[s->who[1]],
                  s->at[1] < 0 ? "which has finished" : what[1]);
 }
 
 typedef struct Column { // a pipeline's ranks
   const DtGroup *g;
-  DtTurn *mine, *all; // each rank's padded to those of the longest
+  DtTurn *mine, *all; // everybody's, padded to those of the longest
   int64_t *place, *n, most;
   const DtTurn **turn;
 } Column;
@@ -275,15 +284,15 @@ static int run_column(Column *x, DtError *e) {
   int64_t n;
   x->n = calloc(P, sizeof *x->n);
   x->turn = calloc(P, sizeof *x->turn);
-  x->mine = make_turns(&n, &x->place);
+  x->mine = dt_rehearse_turns(&n, &x->place);
   if (!all_have(x->n && x->turn && x->mine, e)) return e->status;
   everywhere(x->g, &n, x->n, sizeof n);
   for (size_t r = 0; r < P; r++) x->most = x->n[r] > x->most ? x->n[r] : x->most;
-  x->mine = realloc(x->mine, ((size_t)x->most + 1) * sizeof *x->mine);
   x->all = calloc(P * (size_t)x->most + 1, sizeof *x->all);
-  if (!all_have(x->mine && x->all, e)) return e->status;
-  memset(x->mine + n, 0, (size_t)(x->most - n) * sizeof *x->mine);
-  everywhere(x->g, x->mine, x->all, (size_t)x->most * sizeof *x->all);
+  if (!all_have(x->all, e)) return e->status;
+  DtTurn *here = x->all + x->g->me * x->most;
+  memcpy(here, x->mine, (size_t)n * sizeof *here);
+  everywhere(x->g, here, x->all, (size_t)x->most * sizeof *x->all);
   for (size_t r = 0; r < P; r++) x->turn[r] = x->all + r * (size_t)x->most;
   DtStuck stuck;
   if (dt_turns_run(x->turn, x->n, x->g->n, &stuck)) return 0;

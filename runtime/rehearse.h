@@ -8,6 +8,7 @@
 
 #include "runtime/comm_op.h"
 #include "runtime/run.h"
+#include "runtime/sequence.h"
 
 // By runtime/comm.c while dt_rehearsing: an operation that would be posted, and a wait for a
 // receive. Tickets are numbers of receives, or 0.
@@ -28,6 +29,11 @@ int dt_rehearse_compare(DtError *e);
 // carried out.
 void dt_rehearse_begin(void);
 bool dt_rehearse_end(void); // false where there was no memory
+// What was kept of messages between stages and of operations of all of them, as turns: malloc's,
+// and where each is in the list. NULL where there is no memory.
+DtTurn *dt_rehearse_turns(int64_t *n, int64_t **place);
+// "send of wte.weight (512 bytes to rank 2 over pp: ranks 0 2), model.dt:3"
+void dt_rehearse_text(char *to, size_t n, int64_t place);
 void dt_rehearse_free(void);
 
 #endif

@@ -1,5 +1,5 @@
-// What ranks say to one another, in the order in which they post it, and whether that fits together:
-// found before anything is said.
+// What ranks say to one another, in the order in which they post it, and whether that fits
+// together.
 #ifndef DTC_RUNTIME_SEQUENCE_H
 #define DTC_RUNTIME_SEQUENCE_H
 

@@ -12,7 +12,7 @@ int fake_micro = 3;
 int fake_overrun;
 
 static void dawdle(void) {
-  if (fake_delay > 0) usleep((useconds_t)fake_delay);
+  if (fake_delay > 0 && !dt_rehearsing) usleep((useconds_t)fake_delay);
 }
 
 // fake_arrays: p = sum over d of x[d] * s[0][d] * s[1][d] * w[d] + c; loss = mean of (p - y)^2 / 2.
