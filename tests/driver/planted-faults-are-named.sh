@@ -1,6 +1,7 @@
 # Faults planted in the text of a program that is cut over ranks are refused by name: the function, the statement or both ranks, the
 # axis and the line. Every reduction and every conversion of a small transformer is dropped, doubled, taken over the other axis or along
-# another dimension; totals and gradients are given to the wrong group; messages of its pipeline are swapped, dropped or reshaped.
+# another dimension; the loss is divided by what one group alone has counted; gradients are given to the wrong group. Messages of its
+# pipeline, and of another with two at a boundary, are swapped, added or reshaped.
 . "$(dirname "$0")/../support/lib.sh"
 cat >model.dt <<'M'
 use nn
@@ -33,6 +34,7 @@ train Small {
 M
 "$DTC" model.dt --tp 2 --cp 2 --dump-after shard --emit c -o unused.c >sharded.ir
 "$DTC" model.dt --pp 2 --dump-after pipeline --emit c -o unused.c >cut.ir
+"$DTC" "$SRC/tests/passes/pipeline/layers.dt" --pp 3 --dump-after pipeline --emit c -o unused.c >two.ir
 cat >plant.py <<'P'
 import re, subprocess, sys
 dtc = sys.argv[1]
@@ -45,7 +47,6 @@ def run(lines):
   return r.returncode, r.stderr
 
 def planted(kind, lines, *told):
-  if count.get(kind, 0) >= 24: return
   status, text = run(lines)
   assert status == 1, "%s: exit status %d: %s: planted.ir" % (kind, status, text or "nothing is said")
   for pattern in told:
@@ -72,6 +73,8 @@ for i, line in enumerate(text):
     to, type_, source, place = m.groups()
     start, end = body(text, i)
     # Dropped: who reads what came of it reads what went into it. Where that is another function's to see, it is known by its name.
+    if to == "result":
+      planted("a conversion dropped", text[:i] + ["  result = " + source + place] + text[i + 1:], "function `", "axis", PLACE)
     if type_:
       after = rename(text[i + 1:end], to, source)
       planted("a conversion dropped", text[:i] + after + text[end:], "function `", "axis", PLACE)
@@ -99,10 +102,34 @@ for i, line in enumerate(text):
       start = max(k for k in range(i) if text[k].startswith("func "))
       planted("divided by the wrong group", text[:i] + [re.sub(r"(\$total\.\d+: f32)", r"\1 @%s sum" % axis, line)] + text[i + 1:],
               "axis " + axis + ": ", r"\$total\.\d|partial", PLACE)
+  m = re.match(r"  (result\.n): f32 = \$total\.0( @.*)$", line)
+  if m:
+    start, end = body(text, i)
+    own = "sum(b<2, t<8@cp/2: where(targets.split[b, t] >= 0, 1.0, 0.0))" + m.group(2)
+    if any(l.startswith("  targets.split:") for l in text[start:i]):
+      planted("divided by the wrong group", text[:i] + ["  result.n: f32 @cp sum = " + own] + text[i + 1:],
+              "function `", "axis cp: ", "partial", PLACE)
+      other = ["  n.part: f32 @cp sum = " + own, "  result.n: f32 @tp sum = convert n.part" + m.group(2)]
+      planted("divided by the wrong group", text[:i] + other + text[i + 1:], "function `", "result.n = convert n.part", "a conversion changes one axis", PLACE)
   # A gradient that is a part on each rank said to be whole: nobody would add the parts up.
   m = re.match(r"    inout (\$grad\." + W + r"): f32\[[^]]*\]( @tp split \d)? @cp sum", line)
   if m:
     planted("a parameter not reduced", text[:i] + [line.replace(" @cp sum", "", 1)] + text[i + 1:], "function `", "axis cp: ", PLACE)
+
+BOTH = r"rank \d \(stage \d\) sends .* rank \d \(stage \d\) receives"
+text = read("two.ir")
+assert run(text)[0] == 0
+for i, line in enumerate(text):
+  # Two sends, two receives, each in the place of the other.
+  m = re.match(r"( .*?)(\$(in|out)\.[\w.]+: \w+(?:\[[^]]*\])?)( @[\d:+<]+)?,\s*$", line)
+  n = re.match(r"( +)(\$(in|out)\.[\w.]+: \w+(?:\[[^]]*\])?)( @[\d:+<]+)?$", text[i + 1]) if m else None
+  if n and m.group(3) == n.group(3):
+    swapped = [m.group(1) + n.group(2) + (n.group(4) or "") + ",", n.group(1) + m.group(2) + (m.group(4) or "")]
+    planted("two messages swapped", text[:i] + swapped + text[i + 2:], BOTH, "two ranks differ|two shapes", "layers.dt")
+  m = re.search(r"-> \((\$out\.[\w.]+: \w+ @[\d:+<]+), (\$out\.[\w.]+: \w+ @[\d:+<]+)\)", line)
+  if m:
+    swapped = line.replace(m.group(0), "-> (%s, %s)" % (m.group(2), m.group(1)))
+    planted("two messages swapped", text[:i] + [swapped] + text[i + 1:], BOTH, "two ranks differ|two shapes", "layers.dt")
 
 text = read("cut.ir")
 assert run(text)[0] == 0
@@ -123,9 +150,9 @@ for i, line in enumerate(text):
     more = m.group(1) + "$out.first.2: f32[2]" + ", " + m.group(2) + m.group(3)
     made = text[:i] + [more] + text[i + 1:end] + ["  $out.first.2[i<2] = 1.0"] + text[end:]
     planted("a send without a receive", made, r"rank \d \(stage \d\) sends .* rank \d \(stage \d\) receives", "model.dt")
-want = {"a conversion dropped": 20, "a conversion doubled": 20, "over the other axis": 10, "a sum over the wrong axis": 5,
-        "another dimension gathered": 5, "divided by the wrong group": 2, "a parameter not reduced": 5,
-        "a receive of another shape": 2, "a receive without a send": 2, "a send without a receive": 1}
+want = {"a conversion dropped": 30, "a conversion doubled": 30, "over the other axis": 10, "a sum over the wrong axis": 5,
+        "another dimension gathered": 5, "divided by the wrong group": 4, "a parameter not reduced": 5,
+        "two messages swapped": 4, "a receive of another shape": 2, "a receive without a send": 2, "a send without a receive": 1}
 for kind, least in want.items():
   print("%-32s %4d" % (kind, count.get(kind, 0)))
   assert count.get(kind, 0) >= least, kind
