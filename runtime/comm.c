@@ -56,13 +56,15 @@ static int64_t median_step(void) {
   return n ? v[n / 2] : 0;
 }
 
+// Nobody is late before it would be silent: one that was stopped while others waited for it has been
+// away for longer than its beat has stood still.
 static void set_limit(void) {
-  enum { LATE = 6, STEPS = 10 };
+  enum { FIRST = 6, LATE = 6, LATE_FIRST = 12, STEPS = 10 };
   double limit = comm.timeout > 0 ? comm.timeout : 100;
   double steps = STEPS * (double)median_step() * 1e-9;
   if (comm.timeout <= 0 && steps > limit) limit = steps;
-  atomic_store(&comm.late_ms, (int64_t)(LATE * limit * 1e3));
-  atomic_store(&comm.silent_ms, (int64_t)((comm.steps ? 1 : LATE) * limit * 1e3));
+  atomic_store(&comm.late_ms, (int64_t)((comm.steps ? LATE : LATE_FIRST) * limit * 1e3));
+  atomic_store(&comm.silent_ms, (int64_t)((comm.steps ? 1 : FIRST) * limit * 1e3));
 }
 
 void dt_comm_step(int64_t step) {

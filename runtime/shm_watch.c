@@ -24,6 +24,7 @@ enum {
   LEAST_LOOKS = 16,
   MOST_LOOKS = 2000,
   DOOMED_MS = 2000,
+  STILL_MS = 3 * DT_LOOK_MS, // a beat that stands still for so long is not one that runs well
   RECEIVING_MS = 1 // between two looks at receives, in an operation that waits
 };
 
@@ -139,6 +140,18 @@ void dt_shm_look(void) {
   if (dt_comm_current() || t - doomed > DOOMED_MS * (int64_t)1000000) tell(verdict);
 }
 
+// Whether any rank may be stopped: one whose beat stands still, which shows when it has for long
+// enough. Till then it cannot be told from one that is late, nor can those that wait for it.
+static bool any_still(void) {
+  bool any = false;
+  for (int r = 0; r < dt_shm.size; r++) {
+    if (r == dt_shm.me || atomic_load(&dt_shm.rank[r].state) == DT_RANK_LEFT) continue;
+    if (pulse.still[r] > dt_comm_limit()) end(DT_SILENT, r);
+    any |= pulse.still[r] > STILL_MS * 1e-3;
+  }
+  return any;
+}
+
 // This rank waits for `rank`, and has for `waited` seconds. A stopped rank may itself have slept
 // for another when it was stopped: every rank of the chain is looked at, not the last alone.
 static void be_patient(int rank, double waited) {
@@ -148,7 +161,8 @@ static void be_patient(int rank, double waited) {
     if (at != dt_shm.me && pulse.still[at] > dt_comm_limit()) end(DT_SILENT, at);
     next = atomic_load(&dt_shm.rank[at].waits_for) - 1;
   }
-  if (waited > dt_comm_late_limit()) end(next < 0 ? DT_LATE : DT_CYCLE, next < 0 ? at : rank);
+  if (waited > dt_comm_late_limit() && !any_still())
+    end(next < 0 ? DT_LATE : DT_CYCLE, next < 0 ? at : rank);
 }
 
 static int looks_worth_it(void) {

@@ -20,6 +20,7 @@ bool dt_beat_due(int64_t now);      // whether the last look is DT_LOOK_MS ago
 void dt_beat_look(void);            // says that this rank runs, hears of the others
 // The rank that has been silent longest, if that is more than so many seconds; or -1.
 int dt_beat_silent(double seconds);
+double dt_beat_rare(void); // seconds for which one that runs well is not silent
 double dt_beat_still(int rank); // seconds since a rank was heard of
 bool dt_beat_left(int rank);    // whether it has left, and nothing of it is on its way
 void dt_beat_text(char *text, size_t n, int rank); // what it was last seen doing

@@ -84,6 +84,8 @@ static double interval_ms(void) {
   return ms < most ? ms : most;
 }
 
+double dt_beat_rare(void) { return (interval_ms() + 2 * DT_LOOK_MS) * 2e-3; }
+
 void dt_beat_doing(const DtOp *op) { dt_doing_operation(&beat.mine.doing, op); }
 
 bool dt_beat_due(int64_t now) { return now - beat.looked >= DT_LOOK_MS * (int64_t)1000000; }

@@ -134,6 +134,49 @@ static void check_stopped_asleep(void) {
   free(said);
 }
 
+// In the first step, after the others have waited for some time: rank 1 is stopped before it comes.
+static int stopped_late(void *unused) {
+  (void)unused;
+  dt_comm_step(1);
+  if (dt_world.rank == 1) {
+    sleep_ms(1500);
+    raise(SIGSTOP);
+  }
+  dt_barrier(dt_group(15));
+  return 0;
+}
+
+// Rank 0 waits for rank 2, that one for rank 1, which stops it and then waits for it too: no ring.
+static int stopped_in_chain(void *unused) {
+  (void)unused;
+  const DtGroup *g = dt_group(15);
+  int32_t mine = getpid(), all[3], x;
+  dt_wait(dt_all_gather(g, DT_TYPE_I32, &mine, all, 3, (DtNote){"pids", -1, NULL}));
+  dt_comm_step(1);
+  if (dt_world.rank == 1) {
+    sleep_ms(1500);
+    kill(all[2], SIGSTOP);
+  }
+  int from = dt_world.rank == 2 ? 1 : 2;
+  dt_wait(dt_recv(g, from, DT_TYPE_I32, &x, 1, (DtNote){"x", -1, NULL}));
+  return 0;
+}
+
+// Who was stopped is named, not who is late or waits, though others have waited for longer than the
+// rank has been silent.
+static void check_stopped_in_first_step(Body *body, int rank) {
+  size_t n;
+  char part[80];
+  int s = in_world(3, 1, 1, 1, 0.5, body, NULL, "said");
+  char *said = read_whole("said", &n);
+  CHECK(WIFEXITED(s) && WEXITSTATUS(s) == DT_EXIT_PEER);
+  snprintf(part, sizeof part, "error: rank %d has been silent for more than 3 s", rank);
+  int named = count(said, part);
+  if (named != 2) fprintf(stderr, "%s", said);
+  CHECK(named == 2);
+  free(said);
+}
+
 static void check_leaves(void) {
   char *said = expect((Fault){1, 0, 74, false, false}, 4, 60, 74, 5);
   CHECK(count(said,
@@ -294,6 +337,8 @@ int main(void) {
   check_ring();
   check_stopped();
   check_stopped_asleep();
+  check_stopped_in_first_step(stopped_late, 1);
+  check_stopped_in_first_step(stopped_in_chain, 2);
   check_stopped_at_the_end();
   sleep_ms(500);
   CHECK(access("alive", F_OK) != 0);
