@@ -313,6 +313,7 @@ static int begin(Program *a, int argc, char **argv, DtError *e) {
     return dt_fail(e, DT_EXIT_MISFIT,
                    "this processor lacks what the program was compiled for: x86-64-v%d",
                    p->cpu_level);
+  dt_signals_install(); // before there are ranks: one may come while they meet
   if (dt_comm_start(p, (int)r->o.ranks, r->o.timeout, e)) return e->status;
   return -1;
 }
@@ -327,7 +328,6 @@ int dt_main(const DtProgram *p, int argc, char **argv) {
     return status;
   }
   a.first = dt_world.rank == 0;
-  dt_signals_install();
   dt_parallel_init(threads_of(&a.r.o));
   run(&a, &e);
   return finish(&a, &e);

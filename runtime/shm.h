@@ -19,7 +19,7 @@ enum {
 };
 
 typedef enum DtRankState { DT_RANK_STARTING, DT_RANK_RUNNING, DT_RANK_LEFT } DtRankState;
-typedef enum DtVerdictKind { DT_LOST = 1, DT_SILENT, DT_LATE, DT_GONE, DT_CYCLE } DtVerdictKind;
+typedef enum DtVerdictKind { DT_LOST = 1, DT_SILENT, DT_LATE, DT_GONE, DT_CYCLE, DT_STOPPED } DtVerdictKind;
 
 typedef struct DtShmRank {
   _Alignas(128) atomic_uint beat; // changes several times a second while the process runs
@@ -44,8 +44,8 @@ typedef struct DtShmPair {
 typedef struct DtShmHead {
   uint64_t magic; // last thing written when the memory is made
   int size, has_parent;
-  atomic_int stop;    // the signal that the parent got
-  atomic_int verdict; // 0, or kind << 16 | 1 + rank: why all ranks end
+  atomic_int stop;    // the signal that the parent got, or a rank that waits for others to come
+  atomic_int verdict; // 0, or kind << 16 | 1 + rank (DT_STOPPED: the signal): why all ranks end
   _Atomic uint64_t registry[DT_GROUPS];
 } DtShmHead;
 

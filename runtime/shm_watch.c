@@ -9,6 +9,7 @@
 // the clock: when all ranks are stopped and continued together nobody has been silent.
 #define _GNU_SOURCE
 #include "runtime/shm.h"
+#include "runtime/signals.h"
 #include "runtime/trace.h"
 
 #include <errno.h>
@@ -59,6 +60,9 @@ static void how_ended(char *text, size_t n, int rank) {
 
 static _Noreturn void tell(int verdict) {
   int rank = (verdict & 0xffff) - 1;
+  if (verdict >> 16 == DT_STOPPED)
+    dt_comm_end(128 + rank + 1, "stopped by %s before all ranks were there",
+                dt_signal_name(rank + 1));
   char seen[400], ended[100];
   dt_doing_text(seen, sizeof seen, &dt_shm.rank[rank].doing);
   if (rank == dt_shm.me && verdict >> 16 != DT_CYCLE)
@@ -125,12 +129,21 @@ static void feel_pulse(void) {
   }
 }
 
+// A rank that has come to rank 0, which still waits for others, and is asked to stop: rank 0 ends
+// the start for all.
+static void pass_on_stop(void) {
+  int none = 0, number = dt_stop_signal();
+  if (number && atomic_load(&dt_shm.rank[0].state) == DT_RANK_STARTING)
+    atomic_compare_exchange_strong(&dt_shm.head->stop, &none, number);
+}
+
 void dt_shm_look(void) {
   DtDoing *d = &dt_shm.rank[dt_shm.me].doing;
   dt_shm_beat();
   dt_doing_activity(d);
   look_at_lines();
   feel_pulse();
+  pass_on_stop();
   int verdict = atomic_load(&dt_shm.head->verdict);
   if (!verdict) return;
   // Outside operations this rank goes on until it would enter the next, to say which that is; but

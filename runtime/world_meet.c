@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "runtime/hash.h"
 #include "runtime/shm.h"
+#include "runtime/signals.h"
 #include "runtime/trace.h"
 #include "runtime/world_start.h"
 
@@ -39,6 +40,17 @@ static bool same_user(int fd) {
   struct ucred c;
   socklen_t n = sizeof c;
   return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c, &n) == 0 && c.uid == getuid();
+}
+
+// A signal that asks for a stop ends a rank that has not met the others yet, and those that have
+// come to it: there is nothing to save.
+static bool stopped(DtError *e) {
+  int number = dt_stop_signal(), none = 0;
+  if (!number) return false;
+  if (dt_shm.head)
+    atomic_compare_exchange_strong(&dt_shm.head->verdict, &none, DT_STOPPED << 16 | number);
+  dt_fail(e, 128 + number, "stopped by %s before all ranks were there", dt_signal_name(number));
+  return true;
 }
 
 static bool readable(int fd, double deadline) {
@@ -83,14 +95,14 @@ static int absent(const bool *came, int size, double waited, DtError *e) {
                  waited, size, list);
 }
 
-// 0 when somebody is at the door; -1 past the deadline; or a rank that came and is lost: it alone
-// holds the other end of its pipe.
+// 0 when somebody is at the door; -1 past the deadline, or when a signal asks for a stop; or a rank
+// that came and is lost: it alone holds the other end of its pipe.
 static int next(int listener, int (*pipes)[2], const bool *came, int size, double deadline) {
   struct pollfd p[DT_LOCAL_RANKS];
   p[0] = (struct pollfd){.fd = listener, .events = POLLIN};
   for (int r = 1; r < size; r++) p[r] = (struct pollfd){.fd = came[r] ? pipes[r][0] : -1};
-  for (double left; (left = deadline - seconds()) > 0;) {
-    int n = poll(p, (nfds_t)size, left > 1 ? 1000 : (int)(left * 1e3) + 1);
+  for (double left; (left = deadline - seconds()) > 0 && !dt_stop_signal();) {
+    int n = poll(p, (nfds_t)size, (int)dt_least((int64_t)(left * 1e3) + 1, DT_LOOK_MS));
     if (n < 0 && errno != EINTR) return -1;
     if (n <= 0) continue;
     for (int r = 1; r < size; r++)
@@ -105,6 +117,7 @@ static int welcome(int listener, int memory, int (*pipes)[2], int size, double w
   double deadline = seconds() + wait;
   for (int left = size - 1; left > 0;) {
     int who = next(listener, pipes, came, size, deadline);
+    if (stopped(e)) return e->status;
     if (who < 0) return absent(came, size, wait, e);
     if (who > 0)
       return dt_fail(e, DT_EXIT_PEER,
@@ -176,6 +189,7 @@ static int find_rank_0(const DtLaunch *l, double wait, DtError *e) {
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (fd >= 0 && connect(fd, (struct sockaddr *)&a, n) == 0) return fd;
     if (fd >= 0) close(fd);
+    if (stopped(e)) return -1;
     if (seconds() > deadline) break;
     struct timespec pause = {0, 20000000};
     nanosleep(&pause, NULL);
@@ -212,7 +226,7 @@ static int come(const DtLaunch *l, double wait, DtError *e) {
   Hello h = {GREETING, l->rank, l->size};
   if (!same_user(to)) dt_fail(e, DT_EXIT_OS, "another user listens where rank 0 should");
   else if (send(to, &h, sizeof h, MSG_NOSIGNAL) != (ssize_t)sizeof h ||
-           !readable(to, seconds() + wait))
+           !readable(to, seconds() + wait)) // it answers at once, or ends
     dt_fail(e, DT_EXIT_PEER, "rank 0 does not answer rank %d", l->rank);
   else if (!take(to, l, fd, e) && !dt_shm_map(fd[0], l->size, e)) {
     for (int r = 0; r < l->size; r++) dt_shm.line[r] = fd[2 + r];
@@ -220,6 +234,7 @@ static int come(const DtLaunch *l, double wait, DtError *e) {
     close(dt_shm.line[l->rank]);
     dt_shm.line[l->rank] = -1;
   }
+  if (e->status) stopped(e);
   close(to);
   return e->status;
 }
