@@ -114,6 +114,9 @@ int dt_agree(int status);
 // environment says (torchrun's, Slurm's, mpirun's variables), or this is the only rank. 78 where
 // the world does not fit the mesh.
 int dt_comm_start(const DtProgram *p, int ranks, double timeout, DtError *e);
+// Instead of dt_comm_start, where this process cannot go on: ranks of the same launcher on this
+// machine do not wait for it.
+void dt_comm_decline(void);
 // Whether all ranks run the same build with the same layout, options and data: 76 names the first
 // that differs and in what. `text` is a line for each thing compared, "what: value"; what follows a
 // tab in a line is told, and not compared.

@@ -298,11 +298,20 @@ static int threads_of(const DtOptions *o) {
   return threads;
 }
 
+// What is wrong with this rank alone is told first, and then the others, who would wait for it.
+static int alone(DtError *e) {
+  int status = e->status;
+  dt_report(e);
+  dt_comm_decline();
+  e->status = 0;
+  return status;
+}
+
 // Settings that need no other rank: ends the program, or goes on with -1.
 static int begin(Program *a, int argc, char **argv, DtError *e) {
   DtRun *r = &a->r;
   const DtProgram *p = r->p;
-  if (dt_options_parse(&r->o, p, argc, argv, e)) return e->status;
+  if (dt_options_parse(&r->o, p, argc, argv, e)) return alone(e);
   if (r->o.help) dt_options_help(p);
   if (r->o.version) printf("train %s, build %s\n", p->model, p->build);
   if (r->o.help || r->o.version) return 0;
@@ -324,7 +333,7 @@ int dt_main(const DtProgram *p, int argc, char **argv) {
   dt_standard_files();
   int status = begin(&a, argc, argv, &e);
   if (status >= 0) {
-    if (status) dt_report(&e);
+    if (e.status) dt_report(&e);
     return status;
   }
   a.first = dt_world.rank == 0;

@@ -23,7 +23,7 @@ static const uint64_t GREETING = 0x3130544545435444; // "DTCEET01"
 
 typedef struct {
   uint64_t greeting;
-  int32_t rank, size;
+  int32_t rank, size; // size 0: this rank does not come
 } Hello;
 
 static socklen_t address_of(struct sockaddr_un *a, const DtLaunch *l) {
@@ -130,6 +130,11 @@ static int welcome(int listener, int memory, int (*pipes)[2], int size, double w
         recv(fd, &h, sizeof h, MSG_DONTWAIT) != (ssize_t)sizeof h || h.greeting != GREETING) {
       close(fd);
       continue;
+    }
+    if (h.size == 0 && h.rank > 0 && h.rank < size) {
+      close(fd);
+      return dt_fail(e, DT_EXIT_PEER, "rank %d of %d ended before it came; it says why itself",
+                     h.rank, size);
     }
     if (h.size != size || h.rank < 1 || h.rank >= size || came[h.rank]) {
       close(fd);
@@ -246,4 +251,33 @@ int dt_world_meet(const DtLaunch *l, double wait, DtError *e) {
   if (l->rank == 0 ? receive_all(l, wait, e) : come(l, wait, e)) return e->status;
   dt_shm_join(l->rank);
   return 0;
+}
+
+// ---- A rank that will not come
+
+static void turn_away(const DtLaunch *l, double wait) {
+  struct sockaddr_un a;
+  socklen_t n = address_of(&a, l);
+  double deadline = seconds() + wait;
+  int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  if (listener < 0) return;
+  if (bind(listener, (struct sockaddr *)&a, n) == 0 && listen(listener, DT_LOCAL_RANKS) == 0)
+    for (int left = l->size - 1; left > 0 && readable(listener, deadline); left--) {
+      int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+      if (fd >= 0) close(fd);
+    }
+  close(listener);
+}
+
+void dt_world_decline(const DtLaunch *l, double wait) {
+  DtError ignored = {0};
+  Hello h = {GREETING, l->rank, 0};
+  if (l->rank == 0) {
+    turn_away(l, wait);
+    return;
+  }
+  int to = find_rank_0(l, wait, &ignored);
+  if (to < 0) return;
+  if (same_user(to)) send(to, &h, sizeof h, MSG_NOSIGNAL); // fails where rank 0 has gone
+  close(to);
 }

@@ -12,6 +12,11 @@
 #include <string.h>
 #include <unistd.h>
 
+static bool by_mpi(void) {
+  const char *asked = getenv("DT_COMM");
+  return asked && strcmp(asked, "mpi") == 0;
+}
+
 static int connect(DtLaunch *l, int ranks, double timeout, const DtTransport **by, DtError *e) {
   double silent = timeout > 0 ? timeout : 100;
   if (ranks > 0) {
@@ -20,7 +25,7 @@ static int connect(DtLaunch *l, int ranks, double timeout, const DtTransport **b
     return e->status;
   }
   const char *asked = getenv("DT_COMM");
-  bool mpi = asked && strcmp(asked, "mpi") == 0;
+  bool mpi = by_mpi();
   if (asked && *asked && !mpi)
     return dt_fail(e, DT_EXIT_USAGE, "DT_COMM=%s: it may be 'mpi', or not be set", asked);
   if (l->local_size == l->size && !mpi) return dt_world_meet(l, 3 * silent, e);
@@ -53,6 +58,15 @@ int dt_comm_start(const DtProgram *p, int ranks, double timeout, DtError *e) {
   if (dt_comm_run(by, timeout, e)) return e->status;
   dt_barrier(dt_group(DT_ALL_AXES)); // everybody is there
   return 0;
+}
+
+void dt_comm_decline(void) {
+  enum { SECONDS = 3 };
+  DtLaunch l;
+  DtError ignored = {0};
+  if (!dt_launch_read(&l, &ignored) && l.size > 1 && l.size <= DT_LOCAL_RANKS &&
+      l.local_size == l.size && !by_mpi())
+    dt_world_decline(&l, SECONDS);
 }
 
 // ---- The handshake

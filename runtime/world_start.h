@@ -23,5 +23,7 @@ int dt_world_fork(int size, double timeout, int *rank, DtError *e);
 // runtime/world_meet.c: connects processes that a launcher started on this machine. `seconds`: how
 // long to wait for the others.
 int dt_world_meet(const DtLaunch *l, double seconds, DtError *e);
+// Lets the others know that this rank does not come: in no more than so many seconds.
+void dt_world_decline(const DtLaunch *l, double seconds);
 
 #endif

@@ -30,3 +30,27 @@ for rank in 0 2; do
 done
 says "rank 1 of 4 was lost while rank 0 waited for the others" err0.txt
 says "rank [01] was lost" err2.txt
+
+# A rank whose command line is wrong does not come, and lets the others know: rank 0, or another one.
+for wrong in 0 2; do
+  pid=()
+  for rank in 0 1 2; do
+    [ $rank -ne $wrong ] || continue
+    env RANK=$rank WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=$$$wrong "$TRAIN" --quiet --threads 1 --steps 3 2>err$rank.txt &
+    pid[$rank]=$!
+  done
+  sleep 2
+  expect 64 env RANK=$wrong WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=$$$wrong "$TRAIN" --frobnicate
+  says "unknown option '--frobnicate'" err.txt
+  for i in $(seq 600); do
+    kill -0 "${pid[@]}" 2>/dev/null || break
+    sleep 0.05
+  done
+  for rank in "${!pid[@]}"; do
+    kill -0 "${pid[$rank]}" 2>/dev/null && { kill "${pid[@]}"; fail "rank $rank waits for rank $wrong, which told of its mistake"; }
+    status=0
+    wait "${pid[$rank]}" || status=$?
+    [ $status -eq 69 ] || { cat err*.txt; fail "rank $rank: exit status $status, rank $wrong does not come"; }
+  done
+done
+says "rank 2 of 3 ended before it came; it says why itself" err0.txt

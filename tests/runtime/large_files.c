@@ -1,4 +1,4 @@
-// Files past 2^31 and 2^32 bytes: what is read there is what is there, and what is written past 2^31
+// Files past 2^31 and 2^32 bytes: what is read there is what is there, and what is written there
 // arrives. The files are holes but for a few places, and take neither disk nor time.
 #define _GNU_SOURCE
 #include "runtime/data.h"
