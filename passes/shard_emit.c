@@ -192,9 +192,10 @@ static void add_whole(Emit *e, Id acc, Id from, Id loc) {
   s.index = arena_copy(m->arena, index, (v.rank + 1) * sizeof(Index));
   s.sub = arena_copy(m->arena, sub, (v.rank + 1) * sizeof(Id));
   s.body = ex_read(m, fn_of(e), from, sub);
-  for (uint32_t a = 0; a < naxis(e); a++)
-    if (v.shard[a].kind == SHARD_SPLIT)
-      s.assign[a] = (Assign){ASSIGN_INDEX, v.shard[a].dim, v.shard[a].block};
+  for (uint32_t a = 0; a < naxis(e); a++) {
+    Shard t = value_of(e, from)->shard[a]; // where the accumulator is partial, it may be split
+    if (t.kind == SHARD_SPLIT) s.assign[a] = (Assign){ASSIGN_INDEX, t.dim, t.block};
+  }
   PUSH(m->arena, e->stmt, s);
 }
 
@@ -209,7 +210,7 @@ static void emit_apart(Emit *e, Stmt s, const Shard *made, const Shard *to) {
   PUSH(m->arena, e->stmt, s);
   Id term = s.lhs;
   for (uint32_t a = 0; a < naxis(e); a++)
-    if (!shard_added((Assign){.kind = ASSIGN_NONE}, made[a], to[a]))
+    if (!shard_added(s.assign[a], made[a], to[a]))
       term = convert(e, term, a, to[a]);
   add_whole(e, acc, term, s.loc);
 }

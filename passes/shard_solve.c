@@ -280,6 +280,20 @@ static int64_t step_traffic(const Search *s, Id slot, uint32_t type) {
   return conv ? conv->at[COST_COMM] / times : 0;
 }
 
+// Whether a term that is converted to `to` may be so while it is cut by axes that are solved.
+static bool term_goes(const Search *s, Id slot, uint32_t k, Shard to) {
+  const Item *it = &s->l->item.at[s->item];
+  const Module *m = s->z->m;
+  for (uint32_t a = 0; to.kind == SHARD_SPLIT && a < m->axis.n; a++) {
+    if (!s->z->solved[a]) continue;
+    Shard o = it->done[a].out[k];
+    if (o.kind == SHARD_SPLIT && o.dim == to.dim &&
+        !shard_nest(m, slot_at(s, slot)->of.extent[to.dim], s->z->axis, to.block, a, o.block))
+      return false;
+  }
+  return true;
+}
+
 // The accumulator takes type `to`; the term comes as `from`.
 static void add_as(Search *s, const Choice *c, uint32_t k, uint32_t from, uint32_t to, Cost cost) {
   Id slot = c->out[k].slot;
@@ -289,7 +303,7 @@ static void add_as(Search *s, const Choice *c, uint32_t k, uint32_t from, uint32
     const Cost *conv = conv_at(s, slot, from, to);
     if (shard_added(c->assign, q->type[from], q->type[to]))
       cost.at[COST_MASKS] += q->type[from].kind == SHARD_WHOLE;
-    else if (conv) cost_add(&cost, conv);
+    else if (conv && term_goes(s, slot, k, q->type[to])) cost_add(&cost, conv);
     else return;
   }
   if (q->partner != NONE) home = s->work[q->partner];
