@@ -213,6 +213,7 @@ int dt_checkpoint_save(DtSaver *s, int64_t keep, DtError *e) {
   if (step_path(temporary, s->folder, step, ".tmp", e) || step_path(path, s->folder, step, "", e))
     return e->status;
   dt_trace_begin("save");
+  dt_comm_files(true);
   if (first_rank()) make_folder(temporary, e);
   if (!dt_agree_on(e) && !write_part(s, temporary, e)) {
     if (first_rank()) complete(s, temporary, path, e);
@@ -224,15 +225,19 @@ int dt_checkpoint_save(DtSaver *s, int64_t keep, DtError *e) {
   } else if (first_rank() && keep > 0) {
     remove_old(s->folder, step, keep);
   }
+  dt_comm_files(false);
   dt_trace_end("save");
   return e->status;
 }
 
 int dt_export(DtSaver *s, const char *path, DtError *e) {
   dt_trace_begin("export");
+  dt_comm_files(true);
   dt_save_export(&s->save, path, e);
+  dt_agree_on(e);
+  dt_comm_files(false);
   dt_trace_end("export");
-  return dt_agree_on(e);
+  return e->status;
 }
 
 // ---- Finding

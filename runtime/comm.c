@@ -30,6 +30,7 @@ static struct {
   double timeout; // 0: by the length of steps
   _Atomic int64_t step;
   _Atomic int64_t silent_ms, late_ms;
+  atomic_bool files;
   int64_t began; // nanoseconds: when the step began
   int64_t micro, layer; // of what is posted; -1: none
   int64_t took[STEPS_KEPT];
@@ -42,6 +43,9 @@ bool dt_comm_leaving(void) { return atomic_load(&comm.leaving); }
 int64_t dt_comm_at_step(void) { return atomic_load(&comm.step); }
 double dt_comm_limit(void) { return (double)atomic_load(&comm.silent_ms) * 1e-3; }
 double dt_comm_late_limit(void) { return (double)atomic_load(&comm.late_ms) * 1e-3; }
+
+void dt_comm_files(bool on) { atomic_store(&comm.files, on); }
+bool dt_comm_at_files(void) { return atomic_load(&comm.files); }
 
 // ---- How long a peer may be silent
 

@@ -124,6 +124,9 @@ int dt_comm_handshake(const char *text, DtError *e);
 // Step `step` begins: told in messages, and the time that steps take says how long a peer may be
 // silent where --timeout does not. The first step may take longer than the others.
 void dt_comm_step(int64_t step);
+// The steps are at files from here on, or no longer: that takes as long as disks take, and peers that
+// wait do so for as long as this rank shows that it lives.
+void dt_comm_files(bool on);
 // What is posted from here on is told as of this microbatch of the step, by the rank's own number;
 // -1: of none.
 void dt_comm_micro(int64_t micro);

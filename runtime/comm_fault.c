@@ -90,6 +90,7 @@ void dt_doing_operation(DtDoing *d, const DtOp *op) {
 
 void dt_doing_activity(DtDoing *d) {
   copy_words(d->activity, sizeof d->activity, dt_activity_now());
+  d->files = dt_comm_at_files();
   if (d->kind < 0) d->step = dt_comm_at_step();
 }
 
@@ -109,6 +110,13 @@ void dt_doing_text(char *text, size_t n, const DtDoing *doing) {
   if (d.kind >= 0 && d.kind < DT_OP_KINDS && d.micro >= 0)
     add(&t, ", microbatch %lld", (long long)d.micro);
   if (d.kind >= 0 && d.kind < DT_OP_KINDS && d.source[0]) add(&t, ", %s", d.source);
+}
+
+double dt_blamed(double waited, bool at_files) {
+  static double forgiven;
+  if (at_files) forgiven = waited;
+  else if (waited < forgiven) forgiven = 0; // of the wait before
+  return waited - forgiven;
 }
 
 void dt_comm_rest(void) {

@@ -88,7 +88,8 @@ extern _Atomic uint64_t *dt_group_registry;
 // runtime/comm.c
 int dt_comm_run(const DtTransport *t, double timeout, DtError *e); // starts the thread
 double dt_comm_limit(void);        // seconds that a peer may be silent, now
-double dt_comm_late_limit(void);   // and that one may be away that is alive
+double dt_comm_late_limit(void);   // and that one may be away that is alive, but at files
+bool dt_comm_at_files(void);       // as dt_comm_files says
 bool dt_comm_leaving(void);        // dt_comm_stop was called: give up
 const DtOp *dt_comm_current(void); // what the communication thread is at, or NULL
 int64_t dt_comm_at_step(void);     // that the run is at, 0 before the first
@@ -126,6 +127,7 @@ uint64_t dt_op_hash(const DtOp *op);
 typedef struct DtDoing {
   int kind; // DtOpKind, or -1: nothing
   int64_t layer, bytes, step, micro;
+  int files; // whether the steps are at files: of use where kind is -1
   char what[72], source[48], axes[24];
   char activity[48]; // of the thread that runs the steps
 } DtDoing;
@@ -133,5 +135,8 @@ void dt_doing_operation(DtDoing *d, const DtOp *op); // NULL: none
 void dt_doing_activity(DtDoing *d);                  // what this process is at, besides
 // "it was last seen in all_reduce of wte.weight (1024 bytes over dp), step 3, gpt2.dt:14"
 void dt_doing_text(char *text, size_t n, const DtDoing *d);
+// Of the `waited` seconds of a wait those for which a peer may be blamed: those since it was last
+// seen `at_files`, if it was. Called at every look, of one wait after the other.
+double dt_blamed(double waited, bool at_files);
 
 #endif

@@ -249,7 +249,10 @@ static int sample(Program *a, DtError *e) {
 
 static int run(Program *a, DtError *e) {
   DtRun *r = &a->r;
-  if (prepare(a, e)) return e->status;
+  dt_comm_files(true); // most of what it does is to read
+  prepare(a, e);
+  dt_comm_files(false);
+  if (e->status) return e->status;
   if (r->o.dry_run) {
     if (a->first) dt_plan(r);
     return 0;

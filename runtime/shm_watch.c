@@ -174,7 +174,9 @@ static void be_patient(int rank, double waited) {
     if (at != dt_shm.me && pulse.still[at] > dt_comm_limit()) end(DT_SILENT, at);
     next = atomic_load(&dt_shm.rank[at].waits_for) - 1;
   }
-  if (waited > dt_comm_late_limit() && !any_still())
+  const DtDoing *d = &dt_shm.rank[at].doing;
+  double blamed = dt_blamed(waited, next < 0 && d->kind < 0 && d->files);
+  if (blamed > dt_comm_late_limit() && !any_still())
     end(next < 0 ? DT_LATE : DT_CYCLE, next < 0 ? at : rank);
 }
 

@@ -136,7 +136,8 @@ static void be_patient(const Batch *b, double waited, bool *noticed) {
       dt_comm_end(DT_EXIT_PEER, "rank %d has left while others still need it", b->peer[i]);
   dt_beat_text(seen, sizeof seen, first);
   // One that is silent may be stopped: that shows later, and is another matter.
-  if (waited > dt_comm_late_limit() && dt_beat_silent(dt_beat_rare()) < 0)
+  double blamed = dt_blamed(waited, dt_beat_files());
+  if (blamed > dt_comm_late_limit() && dt_beat_silent(dt_beat_rare()) < 0)
     dt_comm_end(DT_EXIT_PEER, "nothing came for %.4g s from or to rank%s%s; rank %d runs: %s", waited,
                 strchr(peers + 1, ' ') ? "s" : "", peers, first, seen);
   if (!*noticed && waited * 1e3 > NOTICE_MS && dt_stop_signal()) {

@@ -22,6 +22,7 @@ void dt_beat_look(void);            // says that this rank runs, hears of the ot
 int dt_beat_silent(double seconds);
 double dt_beat_rare(void); // seconds for which one that runs well is not silent
 double dt_beat_still(int rank); // seconds since a rank was heard of
+bool dt_beat_files(void);       // whether any rank is at files, and waits for nobody
 bool dt_beat_left(int rank);    // whether it has left, and nothing of it is on its way
 void dt_beat_text(char *text, size_t n, int rank); // what it was last seen doing
 // Tells all others that this rank leaves, and waits until they have done so too; -1: one is silent.

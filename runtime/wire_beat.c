@@ -120,6 +120,15 @@ int dt_beat_silent(double seconds) {
 }
 
 double dt_beat_still(int rank) { return beat.still[rank]; }
+bool dt_beat_files(void) {
+  bool any = false;
+  for (int r = 0; r < beat.n; r++) {
+    const DtDoing *d = &beat.last[r].doing;
+    any |= r != dt_world.rank && !beat.last[r].leaves && d->kind < 0 && d->files;
+  }
+  return any;
+}
+
 bool dt_beat_left(int rank) { return beat.gone[rank] * 1e3 > GOODBYE_MS; }
 
 void dt_beat_text(char *text, size_t n, int rank) {
