@@ -7,8 +7,9 @@ The small GPT-2 of these runs is cut in several ways (pp, tp, cp, dp, ZeRO 3); m
 some steps later, a third of them while a checkpoint is being written. Each time: all processes end, the status is
 69, the survivors say which rank was lost and what they waited in, and the newest checkpoint is whole and is
 read by one rank. In the end each layout's losses, over all its interrupted runs, are those of a run that nobody
-stopped, bit for bit. --mpi: under mpirun, where it is the launcher that ends the others: all are gone, somebody
-somebody says why, and the newest checkpoint is whole. --stop: SIGSTOP instead, once steps are under way: all others
+stopped, bit for bit. --mpi: under mpirun, where it is the launcher that ends the others: all are
+gone, the launcher or a rank names the lost one (MPICH's mpirun: a process), and the newest checkpoint is whole.
+--stop: SIGSTOP instead, once steps are under way and, under --ranks, at the start or in the first step: all others
 name the rank, with the operation that they wait in, after --timeout and little more.
 """
 import argparse
@@ -34,9 +35,11 @@ LAYOUTS = [  # options of dtc, ranks
     (["--tp", "2", "--pp", "2", "--schedule", "interleaved:2"], 4),
     (["--cp", "2", "--pp", "2", "--schedule", "zb", "--zero", "2"], 4),
     (["--tp", "2", "--in-flight", "2"], 4),
+    (["--tp", "2", "--pp", "2", "--zero", "3"], 8),
 ]
 PATIENCE = 60  # seconds for all to be gone: far less than --timeout, which must not be what ends them
 SILENT = 5     # --timeout where a rank is stopped; a rank that is alive is given up after six times that
+EARLY = 1.5    # the same for stops before the first step is done: a rank may be silent for six times that
 
 
 def options():
@@ -277,6 +280,35 @@ def stop_one(rng, layout, mpi):
     print(f"{where}: named by the {layout.ranks - 1} others", flush=True)
 
 
+def stop_early(rng, layout):
+    """A moment after all ranks of --ranks exist: while they meet, prepare or are in the first step."""
+    for old in (layout.ck, layout.log):
+        shutil.rmtree(old, ignore_errors=True) if os.path.isdir(old) else os.path.exists(old) and os.remove(old)
+    with open("err.txt", "w") as err:
+        run = subprocess.Popen(layout.command(10**6, layout.ck, layout.log, True, EARLY), stdout=err, stderr=err,
+                               stdin=subprocess.DEVNULL)
+    wait_until(lambda: len(children(run.pid)) == layout.ranks or run.poll() is not None, 60)
+    ranks = children(run.pid)
+    require(len(ranks) == layout.ranks, "it did not start:", open("err.txt").read())
+    ms = rng.randrange(30)
+    time.sleep(ms / 1000)
+    victim = rng.randrange(layout.ranks)
+    where = f"--ranks, {layout.name}: rank {victim} stopped {ms} ms after all were there"
+    os.kill(ranks[victim], signal.SIGSTOP)
+    gone = wait_until(lambda: run.poll() is not None, 6 * EARLY + 4 * SILENT)
+    left = [r for r in ranks if not wait_until(lambda: not alive(r), 5)]
+    for pid in left + ([] if gone else [run.pid]):
+        os.kill(pid, signal.SIGKILL)
+    text = open("err.txt").read()
+    require(gone and not left, where, ": not all are gone:", left, text)
+    require(run.returncode == 69, where, ": exit status", run.returncode, text)
+    for r in range(layout.ranks):
+        if r != victim:
+            require(re.search(rf"^train: rank {r}: error: rank {victim} has been silent for more than ({6 * EARLY:g}|{EARLY:g}) s, .*; "
+                              rf"this rank waited (in|for nothing)", text, re.M), where, f": not what rank {r} says:\n", text)
+    print(f"{where}: named by the {layout.ranks - 1} others", flush=True)
+
+
 def kill_under_mpi(rng, mpi, layout, comm):
     old = unfinished(layout.ck)
     with open("err.txt", "w") as err:
@@ -300,11 +332,16 @@ def kill_under_mpi(rng, mpi, layout, comm):
     text = open("err.txt").read()
     where = f"{mpi}{' over MPI' if comm else ''}, {layout.name}: rank {victim} killed {when}"
     require(gone and not left, where, ": not all are gone:", left, text)
-    require(run.returncode != 0 and re.search(rf"rank {victim} |exited on signal 9|EXIT STRING: Killed \(signal 9\)", text),
-            where, ": nobody says why", text)
+    # MPICH's mpirun names a process, not a rank, and kills the others at once by the same signal: it is the first in the
+    # order of ranks that it names, and none of the others has the time to speak. In its MPI_Init the others fail first.
+    ours = re.search(rf"^train: rank \d+: error: rank {victim} (was lost|has been silent)", text, re.M)
+    theirs = re.search(rf"process rank {victim} with PID .* exited on signal 9", text) if mpi == "openmpi" else \
+        re.search(rf"PID ({'|'.join(map(str, found.values()))}) RUNNING AT [\s\S]*EXIT CODE: 9\b|Fatal error in internal_Init", text)
+    require(run.returncode != 0 and (ours or theirs), where, ": nobody names the rank", text)
     if newest(layout.ck) >= 0:
         whole(layout)
-    print(f"{where}; newest checkpoint: step {newest(layout.ck)}", flush=True)
+    who = " and ".join(name for name, said in (("a rank", ours), ("mpirun", theirs)) if said)
+    print(f"{where}: {who} says so; newest checkpoint: step {newest(layout.ck)}", flush=True)
 
 
 def main():
@@ -330,6 +367,8 @@ def main():
             for i in range(o.count):
                 for mpi in installed or [None]:
                     stop_one(rng, layouts[i % len(layouts)], mpi)
+                if not o.mpi:
+                    stop_early(rng, layouts[i % len(layouts)])
         elif o.mpi:
             for i in range(o.count):
                 for mpi in installed:
