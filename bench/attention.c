@@ -8,6 +8,7 @@
 
 #include "runtime/cpu/attention.h"
 #include "runtime/cpu/level.h"
+#include "runtime/cpu/scratch.h"
 #include "runtime/parallel.h"
 
 static double now(void) {
@@ -28,6 +29,7 @@ static float *operand(int64_t count) {
 int main(int argc, char **argv) {
   int64_t b = argc > 1 ? atoll(argv[1]) : 4, t = argc > 2 ? atoll(argv[2]) : 256, h = 12, e = 64;
   dt_parallel_init(argc > 3 ? atoi(argv[3]) : 0);
+  if (dt_scratch_plan((size_t)dt_attention_scratch(e, true, false))) return 71;
   int level = dt_cpu_level(argc > 4 ? atoi(argv[4]) : 0);
   DtAttention x = {.batch = b, .kv_heads = h, .group = 1, .tq = t, .tk = t, .dim = e, .causal = 1};
   x.scale = 1 / sqrt((double)e);

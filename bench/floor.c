@@ -159,6 +159,7 @@ int main(int argc, char **argv) {
   }
   int64_t batch = atoll(argv[1]), length = atoll(argv[2]);
   dt_parallel_init(atoi(argv[3]));
+  if (dt_scratch_plan(4 << 20)) return 71;
   double flops = 0, limit = peak(dt_cpu_level(0)), bandwidth = copy_bandwidth();
   double gemm = products(batch * length, &flops), flash = attention(batch, length, &flops);
   double inner = attention_products(dt_cpu_level_now(), batch, length);

@@ -13,6 +13,7 @@
 #include "bench/gemm_shapes.h"
 #include "runtime/cpu/gemm_job.h"
 #include "runtime/cpu/level.h"
+#include "runtime/cpu/scratch.h"
 #include "runtime/parallel.h"
 
 enum { MOST_ROUNDS = 101, MOST_WAYS = 32 };
@@ -95,6 +96,7 @@ static void time_shape(const GemmShape *s, const Way *way, int nway, int rounds,
 int main(int argc, char **argv) {
   int64_t tokens = argc > 1 ? atoll(argv[1]) : 256;
   dt_parallel_init(argc > 2 ? atoi(argv[2]) : 0);
+  if (dt_scratch_plan((size_t)dt_gemm_scratch(1024, 1024, 1024, false))) return 71;
   int rounds = argc > 3 ? atoi(argv[3]) : 11, level = dt_cpu_level(argc > 4 ? atoi(argv[4]) : 0);
   if (rounds < 1 || rounds > MOST_ROUNDS) rounds = MOST_ROUNDS;
   GemmShape shape[GEMM_SHAPES];

@@ -93,6 +93,8 @@ static void print_entry(const char *type, int level, GemmCut cut) {
 int main(void) {
   static const int levels[] = {4, 3, 1};
   int64_t kc[2] = {0};
+  // Of the largest blocks that are tried.
+  if (dt_scratch_plan(384 * (256 + 768) * 8)) return 71;
   for (int i = 0; i < 3; i++) {
     if (dt_cpu_level(levels[i]) != levels[i]) continue;
     const Variant *v = levels[i] == 4 ? &avx512 : levels[i] == 3 ? &avx2 : &baseline;

@@ -360,6 +360,8 @@ void host_tables(Host *h, int cpu_level, Str build_hash) {
   print_train(h);
   buf_printf(b, "    .param_count = %lld, .frame_bytes = %lld, .stores_grad = true,\n",
              h->m->chunk.n ? 0LL : (long long)whole->count, (long long)(h->m->chunk.n ? 0 : largest_frame(h->p, 0)));
+  int64_t scratch = largest_scratch(h->p);
+  if (scratch) buf_printf(b, "    .scratch_bytes = %lld,\n", (long long)scratch);
   print_axes(h);
   print_zero(h);
   print_pipeline(h);

@@ -122,6 +122,8 @@ const Value *param_gradient(const Module *m, const ParamLayout *l, uint32_t para
 // Bytes of the largest frame that a rank needs: of a pipeline's stage, or of a program without one.
 struct Plan;
 int64_t largest_frame(const struct Plan *p, uint32_t stage);
+// Bytes that any of its products or attention asks for on a thread: DtProgram.scratch_bytes.
+int64_t largest_scratch(const struct Plan *p);
 
 // Of a pipeline's chunks (codegen/host_chunk.c): bytes kept with a microbatch, bytes that a part sends, and
 // the time that a function takes, roughly (at least 1).

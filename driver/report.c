@@ -39,10 +39,12 @@ static void add_memory(Report *r, const Plan *p) {
   DtCut cut = dt_cut(&t, r->ranks * (t.cp > 1 ? t.cp : 1));
   DtMemory m = {0};
   if (dt_stages_make(&stages, &t, cut.owners, &e)) BUG("%s", e.text);
+  int degrees = (t.tp > 1 ? t.tp : 1) * (t.cp > 1 ? t.cp : 1) * (t.pp > 1 ? t.pp : 1);
+  DtHost host = {1, dt_exchange_plan(r->ranks * degrees)};
   for (int s = 0; s < stages.n; s++) {
     DtWalk walk = {0};
     if (t.nchunk && dt_walk_open(&walk, &t, s, each, 0, false, &e)) BUG("%s", e.text);
-    DtMemory of = dt_memory(&stages, s, &t, &cut, true, &walk);
+    DtMemory of = dt_memory(&stages, s, &t, &cut, true, &walk, host);
     dt_walk_close(&walk);
     if (of.total <= m.total) continue;
     m = of;
@@ -63,6 +65,8 @@ static void add_memory(Report *r, const Plan *p) {
   r->reducing_bytes = m.reducing;
   r->other_bytes = m.norm + m.collected + m.tied + m.buckets;
   r->frame_bytes = m.frame;
+  r->scratch_bytes = m.scratch;
+  r->exchange_bytes = m.exchange;
   r->pipeline_bytes = m.pipeline;
   r->data_bytes = m.batches;
   r->total_bytes = m.total;
@@ -95,10 +99,12 @@ ReportBytes report_bytes(const Report *r, int row) {
       {"state", "these three", r->state_bytes, true},
       {"gathered", "gathered parameters", r->gathered_bytes, false},
       {"reducing", "gradients to reduce", r->reducing_bytes, false},
-      {"activations", "activations, scratch", r->frame_bytes, false},
+      {"activations", "activations", r->frame_bytes, false},
       {"pipeline", "pipeline", r->pipeline_bytes, false},
       {"data", "data", r->data_bytes, false},
       {"other", "norm, saving, buckets", r->other_bytes, false},
+      {"scratch", "scratch of a thread", r->scratch_bytes, false},
+      {"exchange", "exchange of data", r->exchange_bytes, false},
       {"total", "total", r->total_bytes, true},
   };
   return all[row];

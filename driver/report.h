@@ -11,6 +11,7 @@ typedef struct Report {
   int64_t state_bytes; // parameters, gradients and moments: what ZeRO cuts
   int64_t gathered_bytes, reducing_bytes; // what is whole for a while
   int64_t other_bytes; // the norm's sums, a tensor collected to be written, small units together
+  int64_t scratch_bytes, exchange_bytes; // of one thread; with all ranks on one machine
   int stages, stage; // of a pipeline; the one whose rank needs most
   int64_t pipeline_bytes; // activations that wait for their backward pass, messages
   int ranks, zero, owners; // data-parallel ranks; those among which ZeRO cuts
@@ -26,7 +27,7 @@ typedef struct Report {
 Report report_make(const Plan *p, int ranks);
 
 // What a rank's memory is made of, as all forms of the report tell it: row 0 to REPORT_MEMORY - 1.
-enum { REPORT_MEMORY = 11 };
+enum { REPORT_MEMORY = 13 };
 typedef struct ReportBytes {
   const char *key, *label; // in JSON; for people
   int64_t bytes;

@@ -195,6 +195,9 @@ int dt_comm_run(const DtTransport *t, double timeout, DtError *e) {
   return dt_fail(e, DT_EXIT_OS, "cannot start the communication thread: %s", strerror(failed));
 }
 
+int64_t dt_exchange_bytes(void) { return comm.transport ? comm.transport->bytes() : 0; }
+int64_t dt_exchange_used(void) { return comm.transport ? comm.transport->used() : 0; }
+
 void dt_comm_stop(void) {
   if (!comm.transport) return;
   atomic_store(&comm.leaving, true);

@@ -140,6 +140,11 @@ void dt_comm_go(DtPlace place);
 // The signal that the parent of `--ranks` got and that asks for a stop, or SIGTERM where the
 // launcher is gone, or 0. Ranks see it at different steps: dt_agree on it.
 int dt_comm_stop_request(void);
+// Bytes that this rank's part in exchanging data takes, from dt_comm_start on; 0: it is alone. And what
+// they will be in a launch of so many ranks, on one machine where it may have so many.
+int64_t dt_exchange_bytes(void);
+int64_t dt_exchange_used(void); // as far as they were written, where that is watched
+int64_t dt_exchange_plan(int ranks);
 // Leaves the world: operations that were posted have been waited for, or are given up. Peers that
 // still wait for this rank end with status 69.
 void dt_comm_stop(void);

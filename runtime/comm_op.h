@@ -65,6 +65,8 @@ typedef struct DtTransport {
   void (*look)(void);          // every DT_LOOK_MS or more often, when nothing runs: are peers well?
   void (*finish)(void);        // last, with no operation under way
   void (*close)(void);         // after the thread has ended
+  int64_t (*bytes)(void); // of memory that this rank has for it: its part of what ranks share
+  int64_t (*used)(void);  // of them, as far as they were written (runtime/canary.h)
 } DtTransport;
 
 enum { DT_LOOK_MS = 200 }; // how often peers are looked at, and the length of any sleep at most

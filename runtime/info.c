@@ -125,12 +125,14 @@ static int make_layout(Layout *l, const DtProgram *p, int ranks, DtError *e) {
 }
 
 // Of the stage that needs most.
-static DtMemory most_memory(const DtProgram *p, const Layout *l, int64_t micro, DtError *e) {
+static DtMemory most_memory(const DtProgram *p, const Layout *l, int64_t micro, int threads,
+                            DtError *e) {
   DtMemory most = {0};
   for (int s = 0; s < l->pp && !e->status; s++) {
     DtWalk w = {0};
     if (l->pp > 1) dt_walk_open(&w, p, s, (micro + l->dp - 1) / l->dp, 0, false, e);
-    DtMemory m = dt_memory(&l->stages, s, p, &l->cut, true, &w);
+    DtHost host = {threads, dt_exchange_plan(l->ranks)};
+    DtMemory m = dt_memory(&l->stages, s, p, &l->cut, true, &w, host);
     dt_walk_close(&w);
     if (m.total > most.total) most = m;
   }
@@ -141,7 +143,7 @@ static void print_memory(const DtMemory *of) {
   DtMemory m = *of;
   printf(
       "\"memory\":{\"formula\":\"parameters + gradients + moments + gathered + reducing + buckets + frame + "
-      "batches + norm + collected + pipeline + tied\"");
+      "batches + norm + collected + pipeline + tied + scratch + exchange\"");
   integer("parameters", m.params);
   integer("gradients", m.grads);
   integer("moments", m.moments);
@@ -154,6 +156,8 @@ static void print_memory(const DtMemory *of) {
   integer("collected", m.collected);
   integer("pipeline", m.pipeline);
   integer("tied", m.tied);
+  integer("scratch", m.scratch);
+  integer("exchange", m.exchange);
   integer("total", m.total);
   printf("},\n");
 }
@@ -171,7 +175,8 @@ int dt_info(const DtProgram *p, const DtOptions *o, DtError *e) {
   int ranks = o->ranks ? (int)o->ranks : degree(p->tp) * degree(p->cp) * degree(p->pp);
   if (make_layout(&l, p, ranks, e)) return e->status;
   int64_t each = p->ndata > 0 ? p->data[0].extent[0] : p->train.microbatch;
-  DtMemory memory = most_memory(p, &l, (o->batch + each - 1) / each, e);
+  int threads = o->threads ? (int)o->threads : 1;
+  DtMemory memory = most_memory(p, &l, (o->batch + each - 1) / each, threads, e);
   if (e->status) return e->status;
   printf("{");
   text("model", p->model);
@@ -225,7 +230,8 @@ void dt_plan(const DtRun *r) {
   const DtProgram *p = r->p;
   int stage = dt_world.coord[DT_AXIS_PP];
   DtMemory m =
-      dt_memory(&r->zero.stages, stage, p, &r->zero.cut, r->o.save || r->o.export_to, &r->walk);
+      dt_memory(&r->zero.stages, stage, p, &r->zero.cut, r->o.save || r->o.export_to, &r->walk,
+                (DtHost){dt_threads(), dt_exchange_bytes()});
   int64_t micro = (r->o.batch + r->micro - 1) / r->micro;
   printf("model        %s, build %s, %s\n", p->model, p->build, p->train.precision);
   printf("parameters   %lld in %d tensors\n", (long long)parameters(p), p->nparam);
@@ -251,5 +257,7 @@ void dt_plan(const DtRun *r) {
   size("collected", m.collected);
   size("pipeline", m.pipeline);
   size("tied", m.tied);
+  size("scratch", m.scratch);
+  size("exchange", m.exchange);
   size("total", m.total);
 }

@@ -33,6 +33,14 @@ static long end_of_records(FILE *f, int64_t step) {
   return end;
 }
 
+// Its buffer is there before the first record.
+static FILE *create(const char *path) {
+  static char buffer[4096];
+  FILE *f = fopen(path, "w");
+  if (f) setvbuf(f, buffer, _IOFBF, sizeof buffer);
+  return f;
+}
+
 int dt_log_open(DtLog *l, const DtRun *r, DtError *e) {
   *l = (DtLog){.path = r->o.log,
                .quiet = r->o.quiet,
@@ -46,10 +54,10 @@ int dt_log_open(DtLog *l, const DtRun *r, DtError *e) {
     if (fseek(l->file, end, SEEK_SET) != 0 || ftruncate(fileno(l->file), end) != 0) {
       // A pipe or a device: it has no records to cut off.
       fclose(l->file);
-      l->file = fopen(r->o.log, "w");
+      l->file = create(r->o.log);
     }
   } else {
-    l->file = fopen(r->o.log, "w");
+    l->file = create(r->o.log);
   }
   return l->file ? 0 : dt_fail_errno(e, DT_EXIT_CREATE, "cannot create", r->o.log);
 }

@@ -1,4 +1,5 @@
 #define _GNU_SOURCE
+#include "runtime/canary.h"
 #include "runtime/limit.h"
 #include "runtime/parallel.h"
 #include "runtime/run.h"
@@ -20,10 +21,16 @@ static int64_t data_bytes(const DtProgram *p, int k) {
   return a->extent[0] * dt_data_row(a) * (int64_t)(a->type == DT_TYPE_F64 ? 8 : 4);
 }
 
+// Of one thread: one user at a time.
+static int64_t scratch_bytes(const DtProgram *p) {
+  int64_t update = dt_update_scratch(p);
+  return p->scratch_bytes > update ? p->scratch_bytes : update;
+}
+
 // Whole gradients are the model's state where they are summed in place, and else on their way to
 // it.
 DtMemory dt_memory(const DtStages *s, int stage, const DtProgram *p, const DtCut *cut, bool saves,
-                   const DtWalk *walk) {
+                   const DtWalk *walk, DtHost host) {
   int64_t size = (int64_t)dt_type_size(p->type);
   const DtUnits *u = &s->units[stage];
   DtSizes n = dt_sizes(u, &s->view[stage], cut);
@@ -39,14 +46,16 @@ DtMemory dt_memory(const DtStages *s, int stage, const DtProgram *p, const DtCut
   if (saves) m.collected = dt_save_bytes(p, cut);
   if (walk) m.pipeline = dt_walk_bytes(walk);
   m.tied = size * dt_tie_count(s, stage, cut->grads ? cut->owners : 1);
+  m.scratch = host.threads * (int64_t)dt_scratch_mapped((size_t)scratch_bytes(p));
+  m.exchange = host.exchange;
   m.total = m.params + m.grads + m.moments + m.gathered + m.reducing + m.buckets + m.frame +
-            m.batches + m.norm + m.collected + m.pipeline + m.tied;
+            m.batches + m.norm + m.collected + m.pipeline + m.tied + m.scratch + m.exchange;
   return m;
 }
 
 // Rounded up so that kernels may read a vector past the end; to write there is a fault of theirs,
 // or of the plan, that shows by what stood there before.
-enum { SLACK = 64, CANARY = 0xa5 };
+enum { SLACK = DT_SCRATCH_SLACK, CANARY = DT_CANARY };
 static size_t rounded(int64_t bytes) { return ((size_t)bytes + SLACK + 4095) / 4096 * 4096; }
 
 // A region of a run: where its pointer is, and its bytes.
@@ -58,13 +67,6 @@ typedef struct Region {
   bool zeros; // starts as zeros; of others nothing is read before it is written
 } Region;
 enum { MOST_REGIONS = 16 + DT_MOST_IN_FLIGHT * (1 + DT_MAX_DATA) };
-
-// With DT_MEMORY_CHECK=PREFIX regions begin as a pattern, so that the last byte that was ever
-// written in each can be told at the end, in a file PREFIX.RANK.
-static const char *watching(void) {
-  const char *prefix = getenv("DT_MEMORY_CHECK");
-  return prefix && *prefix ? prefix : NULL;
-}
 
 // Zeros are written as negative ones: equal to zero in all that is computed of them, and no sum
 // that they enter with anything but another of them is one.
@@ -90,7 +92,7 @@ static int allocate(const Region *g, DtType type, DtError *e) {
       mmap(NULL, rounded(g->bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) return dt_fail_errno(e, DT_EXIT_OS, "no memory for", "the model's regions");
   dt_touch(p, rounded(g->bytes));
-  if (watching()) fill_pattern(g, type, p);
+  if (dt_watching()) fill_pattern(g, type, p);
   memset((char *)p + g->bytes, CANARY, SLACK);
   memcpy(g->at, &p, sizeof p);
   return 0;
@@ -98,7 +100,20 @@ static int allocate(const Region *g, DtType type, DtError *e) {
 
 static DtMemory memory_of(const DtRun *r) {
   return dt_memory(&r->zero.stages, dt_world.coord[DT_AXIS_PP], r->p, &r->zero.cut,
-                   r->o.save || r->o.export_to, &r->walk);
+                   r->o.save || r->o.export_to, &r->walk,
+                   (DtHost){dt_threads(), dt_exchange_bytes()});
+}
+
+// As of a region, of each thread's scratch: the first to touch it was the thread.
+static int allocate_scratch(const DtProgram *p, DtError *e) {
+  Region g = {.bytes = scratch_bytes(p)};
+  if (dt_scratch_plan((size_t)g.bytes))
+    return dt_fail_errno(e, DT_EXIT_OS, "no memory for", "the threads' scratch");
+  for (int t = 0; g.bytes && t < dt_threads(); t++) {
+    if (dt_watching()) fill_pattern(&g, p->type, dt_scratch_of(t));
+    memset((char *)dt_scratch_of(t) + g.bytes, CANARY, SLACK);
+  }
+  return 0;
 }
 
 static int list_regions(DtRun *r, Region list[MOST_REGIONS]) {
@@ -148,13 +163,13 @@ static int check_fits(const DtRun *r, int64_t need, DtError *e) {
 int dt_memory_allocate(DtRun *r, bool training, DtError *e) {
   Region list[MOST_REGIONS];
   int n = list_regions(r, list);
-  int64_t need = 0;
-  for (int i = 0; i < n; i++) need += training || !list[i].training ? list[i].bytes : 0;
   DtMemory m = memory_of(r);
+  int64_t need = m.scratch + m.exchange;
+  for (int i = 0; i < n; i++) need += training || !list[i].training ? list[i].bytes : 0;
   if (training && need != m.total)
     return dt_fail(e, DT_EXIT_BUG, "regions of %lld bytes, not the plan's %lld", (long long)need,
                    (long long)m.total);
-  if (check_fits(r, need, e)) return e->status;
+  if (check_fits(r, need, e) || allocate_scratch(r->p, e)) return e->status;
   for (int i = 0; i < n; i++)
     if (list[i].bytes > 0 && (training || !list[i].training) &&
         allocate(&list[i], r->p->type, e))
@@ -163,6 +178,21 @@ int dt_memory_allocate(DtRun *r, bool training, DtError *e) {
   r->zero.grad_bytes = (size_t)(dt_sizes(&r->zero.units, r->zero.p, &r->zero.cut).grads *
                                 (int64_t)dt_type_size(r->p->type));
   return 0;
+}
+
+// Of a thread's scratch also what it asked for, which is what was planned or less.
+static void tell_scratch(const DtRun *r, FILE *f) {
+  Region g = {.bytes = scratch_bytes(r->p)};
+  for (int t = 0; dt_scratch_of(t); t++)
+    fprintf(f, ",\n{\"name\":\"scratch\",\"planned\":%lld,\"most\":%lld,\"asked\":%lld,\"used\":%lld}",
+            (long long)dt_scratch_mapped((size_t)g.bytes), (long long)g.bytes,
+            (long long)dt_scratch_asked(t), (long long)used(&g, r->p->type, dt_scratch_of(t)));
+}
+
+static void tell_exchange(FILE *f) {
+  if (dt_exchange_bytes())
+    fprintf(f, ",\n{\"name\":\"exchange\",\"planned\":%lld,\"used\":%lld}",
+            (long long)dt_exchange_bytes(), (long long)dt_exchange_used());
 }
 
 // What was planned and what was used, as JSON.
@@ -182,8 +212,16 @@ static int tell_used(DtRun *r, const Region *list, int n, const char *prefix, Dt
             (long long)list[i].bytes, (long long)used(&list[i], r->p->type, p));
     comma = ",";
   }
+  tell_scratch(r, f);
+  tell_exchange(f);
   fprintf(f, "]}\n");
   return fclose(f) ? dt_fail_errno(e, DT_EXIT_IO, "cannot write", path) : 0;
+}
+
+static bool overrun(const unsigned char *p, int64_t bytes) {
+  for (int k = 0; k < SLACK; k++)
+    if (p[bytes + k] != CANARY) return true;
+  return false;
 }
 
 int dt_memory_check(DtRun *r, DtError *e) {
@@ -191,12 +229,14 @@ int dt_memory_check(DtRun *r, DtError *e) {
   for (int i = r->zero.p ? list_regions(r, list) - 1 : -1; i >= 0; i--) {
     const unsigned char *p;
     memcpy(&p, list[i].at, sizeof p);
-    for (int k = 0; p && k < SLACK; k++)
-      if (p[list[i].bytes + k] != CANARY)
-        return dt_fail(e, DT_EXIT_BUG, "a bug: something was written past the end of the %s",
-                       list[i].name);
+    if (p && overrun(p, list[i].bytes))
+      return dt_fail(e, DT_EXIT_BUG, "a bug: something was written past the end of the %s",
+                     list[i].name);
   }
-  const char *prefix = r->zero.p ? watching() : NULL;
+  for (int t = 0; r->zero.p && dt_scratch_of(t); t++)
+    if (overrun(dt_scratch_of(t), scratch_bytes(r->p)))
+      return dt_fail(e, DT_EXIT_BUG, "a bug: something was written past the end of the scratch");
+  const char *prefix = r->zero.p ? dt_watching() : NULL;
   return prefix ? tell_used(r, list, list_regions(r, list), prefix, e) : 0;
 }
 

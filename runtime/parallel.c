@@ -15,7 +15,6 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -49,8 +48,6 @@ static Pool pool = {.threads = 1, .looks = DEFAULT_LOOKS};
 static _Thread_local struct {
   int number;
   bool inside; // in a kernel: a nested region runs on this thread alone
-  void *scratch;
-  size_t scratch_bytes;
 } self;
 
 static void pause_briefly(void) {
@@ -117,12 +114,6 @@ static unsigned next_ticket(unsigned seen) {
   return now;
 }
 
-static void drop_scratch(void) {
-  if (self.scratch) munmap(self.scratch, self.scratch_bytes);
-  self.scratch = NULL;
-  self.scratch_bytes = 0;
-}
-
 static void *worker(void *number) {
   self.number = (int)(intptr_t)number;
   unsigned seen = 0;
@@ -130,7 +121,6 @@ static void *worker(void *number) {
     seen = next_ticket(seen);
     if (seen & 1) join_region(seen);
   }
-  drop_scratch();
   return NULL;
 }
 
@@ -176,7 +166,7 @@ void dt_parallel_done(void) {
   pool.share = NULL;
   pool.threads = 1;
   atomic_store(&pool.quit, false);
-  drop_scratch();
+  dt_scratch_free();
 }
 
 static void run_alone(DtKernel *k, void *const *arg, int64_t n, int64_t chunk) {
@@ -218,21 +208,6 @@ void dt_parallel(DtKernel *k, void *const *arg, int64_t n, int64_t chunk) {
   work();
   atomic_fetch_add(&pool.ticket, 1); // even: closed; nobody need wake for that
   await_workers();
-}
-
-void *dt_scratch(size_t bytes) {
-  if (bytes <= self.scratch_bytes) return self.scratch;
-  drop_scratch();
-  bytes = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
-  void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (p == MAP_FAILED) {
-    fprintf(stderr, "out of memory: %zu bytes of scratch for a thread\n", bytes);
-    abort();
-  }
-  madvise(p, bytes, MADV_HUGEPAGE);
-  self.scratch = p;
-  self.scratch_bytes = bytes;
-  return p;
 }
 
 static void touch_pages(void *const *arg, int64_t begin, int64_t end) {

@@ -176,6 +176,8 @@ typedef struct DtProgram {
   // Microbatches that a rank has under way at once (runtime/flight.h), each with a frame and its
   // data; 0 means 1.
   int in_flight;
+  // That products and attention ask for on a thread, at most (runtime/cpu/scratch.h).
+  int64_t scratch_bytes;
 } DtProgram;
 
 static inline int dt_in_flight(const DtProgram *p) { return p->in_flight > 1 ? p->in_flight : 1; }

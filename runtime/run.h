@@ -55,11 +55,17 @@ typedef struct DtMemory {
   int64_t buckets;                // small ones on their way (runtime/bucket.h)
   int64_t frame, batches, norm, collected;
   int64_t pipeline, tied; // activations and messages of a pipeline; a gradient that stages sum
+  int64_t scratch, exchange; // of all threads; this rank's part in exchanging data
   int64_t total;
 } DtMemory;
+// What a launch decides: threads of a rank, and dt_exchange_bytes.
+typedef struct DtHost {
+  int threads;
+  int64_t exchange;
+} DtHost;
 // Of a rank of `stage`; `walk` is NULL without a pipeline.
 DtMemory dt_memory(const DtStages *s, int stage, const DtProgram *p, const DtCut *cut, bool saves,
-                   const DtWalk *walk);
+                   const DtWalk *walk, DtHost host);
 // Allocates and touches what `r` needs: all of it, or without gradients and moments for a run of no
 // steps. 71 where the machine has less.
 int dt_memory_allocate(DtRun *r, bool training, DtError *e);
@@ -74,6 +80,8 @@ void dt_fill_zero(void *p, size_t bytes);
 // model's instance i, if this stage answers for it. `partial` holds dt_norm_blocks numbers.
 void dt_norm_parts(const DtZero *z, double *partial, double *part, int64_t stride);
 int64_t dt_norm_blocks(const DtUnits *u, const DtCut *cut); // of one unit, at most
+// That a thread needs for dt_update.
+int64_t dt_update_scratch(const DtProgram *p);
 // Steps what this rank owns by the optimizer's formula; gradients are multiplied by `scale` first.
 void dt_update(DtRun *r, double rate, double scale);
 

@@ -2,6 +2,8 @@
 #define _GNU_SOURCE
 #include "runtime/shm.h"
 
+#include "runtime/canary.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -10,33 +12,36 @@
 
 DtShm dt_shm;
 
-enum { PAGE = 4096 };
+enum { PAGE = 4096, STAGE = DT_SLOTS * DT_SLOT_BYTES };
 static const uint64_t MAGIC = 0x31304d4853435444; // "DTCSHM01"
 
 static size_t pages(size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
 
-// Where the parts lie from `base`; returns the bytes of the whole.
-static size_t lay_out(DtShm *s, char *base, int size) {
-  size_t n = (size_t)size, at = 0;
-  s->head = (DtShmHead *)(void *)(base + at);
-  at += pages(sizeof *s->head);
-  s->rank = (DtShmRank *)(void *)(base + at);
-  at += pages(n * sizeof *s->rank);
-  s->arrive = (DtShmArrive *)(void *)(base + at);
-  at += pages(n * DT_GROUPS * sizeof *s->arrive);
-  s->pair = (DtShmPair *)(void *)(base + at);
-  at += pages(n * n * sizeof *s->pair);
-  s->stage = base + at;
-  at += n * DT_SLOTS * DT_SLOT_BYTES;
-  s->size = size;
-  s->bytes = at;
-  return at;
+// Where the parts lie, in bytes from the start.
+typedef struct Places {
+  size_t rank, arrive, pair, stage, end;
+} Places;
+
+static Places places(int size) {
+  size_t n = (size_t)size;
+  Places p = {.rank = pages(sizeof(DtShmHead))};
+  p.arrive = p.rank + pages(n * sizeof(DtShmRank));
+  p.pair = p.arrive + pages(n * DT_GROUPS * sizeof(DtShmArrive));
+  p.stage = p.pair + pages(n * n * sizeof(DtShmPair));
+  p.end = p.stage + n * STAGE;
+  return p;
+}
+
+static int64_t share(size_t bytes, int size) { return ((int64_t)bytes + size - 1) / size; }
+
+int64_t dt_exchange_plan(int ranks) {
+  if (ranks < 2) return 0;
+  if (ranks > DT_LOCAL_RANKS) ranks = DT_LOCAL_RANKS;
+  return share(places(ranks).end, ranks);
 }
 
 int dt_shm_make(int size, DtError *e) {
-  DtShm s;
-  static char nowhere[1];
-  size_t bytes = lay_out(&s, nowhere, size);
+  size_t bytes = places(size).end;
   int fd = memfd_create("dtc-ranks", MFD_CLOEXEC);
   if (fd < 0) {
     dt_fail_errno(e, DT_EXIT_OS, "cannot make", "memory to share between ranks");
@@ -55,12 +60,16 @@ int dt_shm_make(int size, DtError *e) {
 }
 
 int dt_shm_map(int fd, int size, DtError *e) {
-  DtShm s;
-  static char nowhere[1];
-  size_t bytes = lay_out(&s, nowhere, size);
-  void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+  Places at = places(size);
+  char *base = mmap(NULL, at.end, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
   if (base == MAP_FAILED) return dt_fail_errno(e, DT_EXIT_OS, "cannot map", "the ranks' memory");
-  lay_out(&dt_shm, base, size);
+  dt_shm.head = (DtShmHead *)(void *)base;
+  dt_shm.rank = (DtShmRank *)(void *)(base + at.rank);
+  dt_shm.arrive = (DtShmArrive *)(void *)(base + at.arrive);
+  dt_shm.pair = (DtShmPair *)(void *)(base + at.pair);
+  dt_shm.stage = base + at.stage;
+  dt_shm.size = size;
+  dt_shm.bytes = at.end;
   if (!dt_shm.head->magic) {
     dt_shm.head->size = size;
     // What is told of a rank that is lost before it has joined.
@@ -77,6 +86,7 @@ void dt_shm_join(int me) {
   dt_shm.me = me;
   dt_group_registry = dt_shm.head->registry;
   dt_shm_publish(NULL);
+  if (dt_watching()) memset(dt_shm.stage + me * STAGE, DT_CANARY, STAGE);
   atomic_store(&dt_shm.rank[me].state, DT_RANK_RUNNING);
 }
 
@@ -93,7 +103,14 @@ void dt_shm_free(void) {
 }
 
 static DtCounter *bell(void) { return &dt_shm.rank[dt_shm.me].bell; }
+static int64_t bytes(void) { return share(dt_shm.bytes, dt_shm.size); }
+
+// Counters count as used, as they are from the start.
+static int64_t used(void) {
+  return bytes() - STAGE + dt_written(dt_shm.stage + dt_shm.me * STAGE, STAGE);
+}
 
 const DtTransport dt_shm_transport = {.bell = bell, .run = dt_shm_run, .receive = dt_shm_receive,
                                       .expect = dt_shm_expect, .patience = dt_shm_patience,
-                                      .look = dt_shm_look, .close = dt_shm_free};
+                                      .look = dt_shm_look, .close = dt_shm_free,
+                                      .bytes = bytes, .used = used};

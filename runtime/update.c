@@ -163,6 +163,10 @@ static void update_block(const Update *u, Block b) {
     if (i != DT_GRAD) memcpy(at[i], scratch + i * whole * size, (size_t)(n * size));
 }
 
+int64_t dt_update_scratch(const DtProgram *p) {
+  return (int64_t)dt_type_size(p->type) * p->update_piece * DT_REGIONS;
+}
+
 static void update_blocks(void *const *arg, int64_t begin, int64_t end) {
   const Update *u = arg[0];
   for (int64_t i = begin; i < end; i++) update_block(u, find_block(&u->blocks, i));

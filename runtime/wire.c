@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "runtime/wire.h"
 
+#include "runtime/canary.h"
 #include "runtime/comm_op.h"
 #include "runtime/signals.h"
 #include "runtime/trace.h"
@@ -461,10 +462,21 @@ int dt_wire_find(const char *launcher, DtError *e) {
                  open_mpi ? "openmpi" : "mpich", self);
 }
 
-static int allocate(DtError *e) {
+static size_t staged_bytes(void) {
   size_t n = (size_t)wire.size, staged = n * SMALL > BLOCK ? n * SMALL : BLOCK;
   // A lane more for each member: the last block's pieces are rounded up.
-  staged += n * LANE * sizeof(double);
+  return staged + n * LANE * sizeof(double);
+}
+
+static int64_t staging(void) { return 2 * (int64_t)staged_bytes(); }
+
+static int64_t used(void) {
+  int64_t n = (int64_t)staged_bytes();
+  return dt_written(wire.stage[0], n) + dt_written(wire.stage[1], n);
+}
+
+static int allocate(DtError *e) {
+  size_t n = (size_t)wire.size, staged = staged_bytes();
   for (int i = 0; i < 2; i++) wire.stage[i] = malloc(staged);
   wire.nfree = (int)((BATCHES * 2 + 1) * n); // and a receive from each
   wire.free_request = malloc((size_t)wire.nfree * sizeof *wire.free_request);
@@ -476,8 +488,7 @@ static int allocate(DtError *e) {
     good = good && wire.batch[i].request && wire.batch[i].peer;
   }
   if (!good) return dt_fail(e, DT_EXIT_OS, "no memory to exchange data with %d ranks", wire.size);
-  memset(wire.stage[0], 0, staged);
-  memset(wire.stage[1], 0, staged);
+  for (int i = 0; i < 2; i++) memset(wire.stage[i], dt_watching() ? DT_CANARY : 0, staged);
   for (int i = 0; i < wire.nfree; i++) wire.free_request[i] = i;
   return 0;
 }
@@ -508,4 +519,5 @@ static void finish(void) {
 
 const DtTransport dt_wire_transport = {.opens = "MPI_Init", .open = start, .run = run,
                                        .receive = receive, .expect = expect, .patience = patience,
-                                       .look = look, .finish = finish};
+                                       .look = look, .finish = finish, .bytes = staging,
+                                       .used = used};

@@ -8,12 +8,8 @@
 #include <string.h>
 
 #include "runtime/cpu/level.h"
+#include "runtime/cpu/scratch.h"
 #include "runtime/parallel.h"
-
-// Queries and keys in a block: whole micro-kernel tiles at every level, and the blocks of scores
-// fit the second-level cache. They are part of what a program computes: maxima and sums go block by
-// block.
-enum { ATTENTION_Q = 96, ATTENTION_K = 256 };
 
 static int64_t blocks_of(int64_t queries) { return (queries + ATTENTION_Q - 1) / ATTENTION_Q; }
 

@@ -50,9 +50,7 @@ typedef struct {
 
 DT_FN static Scratch DT_NAME(scratch)(int64_t dim, bool backward) {
   int64_t e = (dim + DT_LANES - 1) / DT_LANES * DT_LANES, q = ATTENTION_Q, k = ATTENTION_K;
-  int64_t need = k * q + 2 * k * e + 2 * q * e + 3 * q;
-  if (backward) need += k * q + 2 * k * e + 3 * q * e;
-  DT_REAL *p = dt_scratch((size_t)need * sizeof(DT_REAL));
+  DT_REAL *p = dt_scratch((size_t)dt_attention_elements(e, backward) * sizeof(DT_REAL));
   Scratch x = {.s = p};
   x.k = p += k * q, x.v = p += k * e, x.q_t = p += k * e, x.acc_q = p += q * e;
   x.max = p += q * e, x.sum = p += q, x.factor = p += q, p += q;

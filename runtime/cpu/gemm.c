@@ -66,7 +66,7 @@ typedef void BiasF64(int64_t m, int64_t n, double *, int64_t row, const double *
 
 // What a level offers: micro-kernel tiles (mr x nr), blocks and the function, for each type.
 typedef struct {
-  int64_t mr, nr32, nr64;
+  int64_t mr, nr[2]; // nr: of float, of double
   GemmCut cut32, cut64;
   TileF32 *tile32;
   TileF64 *tile64;
@@ -74,12 +74,12 @@ typedef struct {
   BiasF64 *bias64;
 } Variant;
 
-static const Variant baseline = {4, 8, 4, DT_GEMM_F32_V1, DT_GEMM_F64_V1,
+static const Variant baseline = {DT_GEMM_MR_V1, DT_GEMM_NR_V1, DT_GEMM_F32_V1, DT_GEMM_F64_V1,
                                  tile_f32_v1, tile_f64_v1, add_bias_f32_v1, add_bias_f64_v1};
 #if defined(__x86_64__)
-static const Variant avx2 = {4, 24, 12, DT_GEMM_F32_V3, DT_GEMM_F64_V3,
+static const Variant avx2 = {DT_GEMM_MR_V3, DT_GEMM_NR_V3, DT_GEMM_F32_V3, DT_GEMM_F64_V3,
                              tile_f32_v3, tile_f64_v3, add_bias_f32_v3, add_bias_f64_v3};
-static const Variant avx512 = {8, 48, 24, DT_GEMM_F32_V4, DT_GEMM_F64_V4,
+static const Variant avx512 = {DT_GEMM_MR_V4, DT_GEMM_NR_V4, DT_GEMM_F32_V4, DT_GEMM_F64_V4,
                                tile_f32_v4, tile_f64_v4, add_bias_f32_v4, add_bias_f64_v4};
 #endif
 
@@ -269,7 +269,7 @@ void dt_gemm_run(const DtGemm *g, const void *a, const void *b, void *c, double 
   count_products(g, &apart, &together);
   if (g->m <= 0 || g->n <= 0 || apart <= 0) return;
   if (library) cut_library_tiles(&j, apart);
-  else cut_tiles(&j, apart, f64 ? j.v->nr64 : j.v->nr32);
+  else cut_tiles(&j, apart, j.v->nr[f64]);
   void *arg[] = {&j};
   dt_parallel(run_tasks, arg, apart * j.tiles_m * j.tiles_n, 1);
 }

@@ -18,6 +18,14 @@
 #define DT_GEMM_F32_V1 {256, 256, 768}
 #define DT_GEMM_F64_V1 {256, 128, 384}
 
+// The micro-kernel's tile: rows; columns in float and in double.
+#define DT_GEMM_MR_V4 8
+#define DT_GEMM_NR_V4 {48, 24}
+#define DT_GEMM_MR_V3 4
+#define DT_GEMM_NR_V3 {24, 12}
+#define DT_GEMM_MR_V1 4
+#define DT_GEMM_NR_V1 {8, 4}
+
 // Who computes a product in float, and on which tile: the first line that fits. A kind says which
 // operands' rows are contiguous (N) and which columns (T).
 enum { GEMM_NN = 0, GEMM_NT = 1, GEMM_TN = 2, GEMM_TT = 3, GEMM_ANY = 15 };

@@ -1,7 +1,7 @@
 # --memory looks at a rank of the layout that is asked for, and names one that fits: what it names then
 # compiles under the same limit.
 . "$(dirname "$0")/../support/lib.sh"
-size=(-D vocab=4096 -D context=32 -D length=32 -D layers=4 -D heads=4 -D dim=64 -D batch=16 -D microbatch=4)
+size=(-D vocab=4096 -D context=32 -D length=32 -D layers=4 -D heads=4 -D dim=128 -D batch=16 -D microbatch=4)
 dtc() { "$DTC" "$SRC/examples/gpt2.dt" "${size[@]}" -o train "$@"; }
 # total OPTIONS...: bytes that the report says
 total() {

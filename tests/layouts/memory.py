@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """Trains examples in many layouts and compares the memory that each rank used with its plan.
 
-    tests/layouts/memory.py --dtc build/bin/dtc [--count 34] [--seed 1] [--model gpt2] [--ranks 4 8]
+    tests/layouts/memory.py --dtc build/bin/dtc [--count 34] [--seed 1] [--threads 3] [--model gpt2] [--ranks 4 8]
 
 So many layouts of each model are drawn as layouts.py does it, those first that meet new pairs of
 (axis, zero, schedule, kind of microbatch count). With DT_MEMORY_CHECK every region of a rank begins
 as a pattern, and the runtime tells how far each was written. Checked, for each layout:
   of every stage, the most that any rank used of a region is the plan's bytes, but for what aligns
-  its end (under 64 bytes); no rank used more; for the buffers that files are gathered in the plan
-  is a bound
+  its end (under 64 bytes); no rank used more; for the buffers that files are gathered in,
+  and where data is staged for other ranks, the plan is a bound
+  on one thread some rank asks for the scratch that was planned, to the byte; no thread uses more
+  than it asked for
   regions add up to what `dtc --report --dp N` and `train --info --ranks N` say of the stage that
   needs most
   with --zero 3 a rank has, of parameters, gradients and moments, the sum over units of
@@ -29,7 +31,9 @@ import equality as eq
 import layouts
 
 ALIGNMENT = 64
-BOUNDS = ["collected"]  # what a file's chunks need depends on how they fall on the ranks' pieces
+# What a file's chunks need depends on how they fall on the ranks' pieces; slots of the exchange take
+# turns; a block of attention uses less of its scratch where there are few queries.
+BOUNDS = ["collected", "exchange", "scratch"]
 
 
 def arguments():
@@ -40,18 +44,19 @@ def arguments():
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--model", nargs="+", default=list(layouts.SIZES), choices=list(layouts.SIZES))
     p.add_argument("--ranks", type=int, nargs="+", default=eq.RANKS)
+    p.add_argument("--threads", type=int, help="of a rank; else 3 in every third layout, and 1")
     p.add_argument("--layout", help="this one, as a failure prints it")
     p.add_argument("--axes", nargs="*", default=["tp", "pp", "cp"], help="axes that may exceed 1")
     p.add_argument("--keep", action="store_true", help="keep the folder")
     return p.parse_args()
 
 
-def train(runner, model, l, name, check):
+def train(runner, model, l, name, check, threads):
     """The log's losses and norms of two steps with a validation and a checkpoint."""
     for old in glob.glob(f"{glob.escape(runner.folder)}/{name}.*"):
         (shutil.rmtree if os.path.isdir(old) else os.remove)(old)
-    command = ["./train-memory", *model.arguments, "--ranks", str(l["ranks"]), "--threads", "1",
-               "--steps", "2", "--eval-every", "2", "--save", f"{name}.ck",
+    command = ["./train-memory", *model.arguments, "--ranks", str(l["ranks"]),
+               "--threads", str(threads), "--steps", "2", "--eval-every", "2", "--save", f"{name}.ck",
                "--log", f"{name}.jsonl", "--quiet"]
     runner.must((["env", f"DT_MEMORY_CHECK={name}.used"] if check else []) + command)
     with open(f"{runner.folder}/{name}.jsonl") as f:
@@ -59,8 +64,8 @@ def train(runner, model, l, name, check):
 
 
 def regions(runner, name, ranks):
-    """(stage, region) -> (planned, most used), and bytes that each rank planned."""
-    out, totals = {}, []
+    """(stage, region) -> (planned, most used); bytes that each rank planned; threads' scratch."""
+    out, totals, scratch = {}, [], []
     for rank in range(ranks):
         with open(f"{runner.folder}/{name}.used.{rank}") as f:
             told = json.load(f)
@@ -73,7 +78,8 @@ def regions(runner, name, ranks):
                 raise eq.Failed(f"rank {rank} planned {r['planned']} bytes of {key}, not {planned}")
             out[key] = planned, max(used, r["used"])
         totals.append(sum(r["planned"] for r in told["regions"]))
-    return out, totals
+        scratch += [r for r in told["regions"] if r["name"] == "scratch"]
+    return out, totals, scratch
 
 
 def check_use(used):
@@ -86,6 +92,16 @@ def check_use(used):
         raise eq.Failed("\n  ".join(wrong))
 
 
+def check_scratch(scratch, threads, ranks):
+    if len(scratch) != threads * ranks:
+        raise eq.Failed(f"scratch of {len(scratch)} threads, not of {threads} on {ranks} ranks")
+    for r in scratch:
+        if not r["used"] <= r["asked"] <= r["most"] < r["planned"]:
+            raise eq.Failed(f"a thread's scratch is {r}")
+    if threads == 1 and max(r["asked"] for r in scratch) != scratch[0]["most"]:
+        raise eq.Failed(f"more scratch is planned than any thread asks for: {scratch}")
+
+
 def json_of(text):
     """The object in a program's output, which notes may come before."""
     if "{" not in text:
@@ -93,16 +109,18 @@ def json_of(text):
     return json.loads(text[text.index("{"):])
 
 
-def check_plan(runner, model, l, totals):
+def check_plan(runner, model, l, totals, threads):
     """Returns what the program says of itself."""
     dp = eq.data_ranks(l)
-    info = json_of(runner.must(["./train-memory", "--info", "--ranks", str(l["ranks"])]))
+    info = json_of(runner.must(["./train-memory", "--info", "--ranks", str(l["ranks"]),
+                                "--threads", str(threads)]))
     command = [runner.dtc, model.path, "--precision", "fp64", *eq.options(l), "--dp", str(dp),
                "--report=json"]
     for d in model.defines + [f"microbatch={l['micro']}"]:
         command += ["-D", d]
     report = json_of(runner.must(command))
-    said = [report["memory"]["total"], info["memory"]["total"], max(totals)]
+    more = (threads - 1) * report["memory"]["scratch"]  # the report counts one thread
+    said = [report["memory"]["total"] + more, info["memory"]["total"], max(totals)]
     if len(set(said)) > 1:
         raise eq.Failed("the report says {} bytes, the program {}, its regions have {}".format(*said))
     return info
@@ -138,14 +156,16 @@ def check_pieces(info, used, l):
     return True
 
 
-def check(runner, model, l):
+def check(runner, model, l, threads):
     runner.compile(model, l, "train-memory")
-    plain, seen = train(runner, model, l, "plain", False), train(runner, model, l, "seen", True)
+    plain = train(runner, model, l, "plain", False, threads)
+    seen = train(runner, model, l, "seen", True, threads)
     if seen != plain or len(plain) != 2:
         raise eq.Failed(f"what was never written is read: {plain} became {seen}")
-    used, totals = regions(runner, "seen", l["ranks"])
+    used, totals, scratch = regions(runner, "seen", l["ranks"])
     check_use(used)
-    return check_pieces(check_plan(runner, model, l, totals), used, l)
+    check_scratch(scratch, threads, l["ranks"])
+    return check_pieces(check_plan(runner, model, l, totals, threads), used, l)
 
 
 def with_data(model, folder):
@@ -178,7 +198,7 @@ def main():
                 break
             runner.log = []
             try:
-                shown += check(runner, model, l)
+                shown += check(runner, model, l, o.threads or (3 if done % 3 == 1 else 1))
             except eq.Refused:
                 refused += 1
                 continue

@@ -9,6 +9,7 @@
 
 #include "runtime/cpu/attention.h"
 #include "runtime/cpu/level.h"
+#include "runtime/cpu/scratch.h"
 #include "runtime/parallel.h"
 
 static int failures;
@@ -133,7 +134,9 @@ static void check_level(const DtAttention *x, const Operands *w, const char *nam
                         int level) {
   static const char *const names[] = {"q", "k", "v", "o", "dout", "dq", "dk", "dv", "lse"};
   void *first[OPERANDS], *again[OPERANDS];
+  size_t scratch = (size_t)dt_attention_scratch(x->dim, true, f64);
   dt_parallel_init(1);
+  if (dt_scratch_plan(scratch)) abort();
   run(x, w, first, f64);
   for (int i = O; i < OPERANDS; i++) {
     double e = error(w->at[i], first[i], w->count[i], f64);
@@ -143,6 +146,7 @@ static void check_level(const DtAttention *x, const Operands *w, const char *nam
   }
   for (int threads = 2; threads <= 3; threads++) {
     dt_parallel_init(threads);
+    if (dt_scratch_plan(scratch)) abort();
     run(x, w, again, f64);
     for (int i = 0; i < OPERANDS; i++) {
       if (memcmp(first[i], again[i],

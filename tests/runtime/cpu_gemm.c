@@ -9,6 +9,7 @@
 
 #include "runtime/cpu/gemm.h"
 #include "runtime/cpu/level.h"
+#include "runtime/cpu/scratch.h"
 #include "runtime/parallel.h"
 
 enum { BATCHES = sizeof((DtGemm *)0)->batch / sizeof((DtGemm *)0)->batch[0] };
@@ -118,6 +119,7 @@ static void check_way(const DtGemm *g, const Operands *o, double beta, bool f64,
   void *first = NULL;
   for (int threads = 1; threads <= 3; threads++) {
     dt_parallel_init(threads);
+    if (dt_scratch_plan((size_t)dt_gemm_scratch(g->m, g->n, g->k, f64))) abort();
     void *c = run(g, o, beta, f64, shifts[threads - 1]);
     if (!first) {
       compare(g, o, first = c, f64, way, name);
@@ -227,6 +229,7 @@ static void check_named_processor(void) {
   for (int64_t i = 0; i < o.na + o.nb; i++) o.a[i] = (float)random_unit();
   int best = dt_cpu_level(0);
   dt_gemm_use(DT_GEMM_OWN);
+  if (dt_scratch_plan((size_t)dt_gemm_scratch(g.m, g.n, g.k, false))) abort();
   void *own = run(&g, &o, 0, false, 0);
   dt_cpu_level(best);
   dt_gemm_use(DT_GEMM_TABLE);
@@ -247,6 +250,7 @@ static void check_bias_of(const DtGemm *g, const char *name) {
   for (int64_t i = 0; i < na; i++) a[i] = (float)random_unit();
   for (int64_t i = 0; i < nb; i++) b[i] = (float)random_unit();
   for (int64_t i = 0; i < g->n; i++) bias[i] = (float)random_unit();
+  if (dt_scratch_plan((size_t)dt_gemm_scratch(g->m, g->n, g->k, false))) abort();
   dt_gemm_f32(g, a, b, plain, 0);
   dt_gemm_bias_f32(g, a, b, bias, biased);
   for (int64_t i = 0; i < g->m; i++)
@@ -273,6 +277,7 @@ static void check_bias(void) {
   double a[12] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, b[8] = {1, 1, 1, 1, 2, 2, 2, 2},
          bias[2] = {0.5, 7}, c[6];
   DtGemm h = plain(3, 2, 4, "NN");
+  if (dt_scratch_plan((size_t)dt_gemm_scratch(h.m, h.n, h.k, true))) abort();
   dt_gemm_bias_f64(&h, a, b, bias, c);
   if (c[0] != 17.5 || c[5] != 72) {
     printf("fp64 with a bias: %g %g\n", c[0], c[5]);

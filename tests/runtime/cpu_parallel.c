@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "runtime/parallel.h"
@@ -77,6 +78,40 @@ static void check_touch(void) {
   free(p);
 }
 
+static void take_scratch(void *const *arg, int64_t begin, int64_t end) {
+  (void)end;
+  ((void **)arg[0])[begin] = dt_scratch(100);
+}
+
+// Scratch is there before it is asked for, and what was asked for is known.
+static void check_scratch(int threads) {
+  void *at[64], *arg[] = {at};
+  expect(dt_scratch_plan(40000) == 0, "scratch is planned");
+  for (int t = 0; t < threads; t++)
+    expect(dt_scratch_of(t) && !dt_scratch_asked(t), "each thread has some and asked for none");
+  expect(!dt_scratch_of(threads), "there is none for a thread that is not");
+  dt_parallel(take_scratch, arg, 64, 1);
+  for (int i = 0, known = 0; i < 64; i++, known = 0) {
+    for (int t = 0; t < threads; t++) known |= at[i] == dt_scratch_of(t);
+    expect(known, "what is given is what was planned");
+  }
+  expect(dt_scratch(40000) == dt_scratch_of(0) && dt_scratch_asked(0) == 40000,
+         "all of it may be asked for");
+}
+
+// More is a bug, told by the process that ends.
+static void check_too_much(void) {
+  pid_t child = fork();
+  if (!child) {
+    dt_parallel_init(1);
+    if (dt_scratch_plan(1000) == 0) dt_scratch(1001);
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  expect(WIFEXITED(status) && WEXITSTATUS(status) == 70, "more than was planned ends with 70");
+}
+
 static void check_pool(int threads, int looks) {
   static const int64_t sizes[] = {0, 1, 2, 63, 64, 1000};
   static const int64_t chunks[] = {1, 2, 7, 64, 5000};
@@ -92,6 +127,7 @@ static void check_pool(int threads, int looks) {
   void *arg[] = {grid}, *scratch[] = {done};
   dt_parallel(nested, arg, 20, 1);
   for (int i = 0; i < 2000; i++) expect(grid[i] == 1, "a region within a kernel runs whole");
+  check_scratch(threads);
   dt_parallel(use_scratch, scratch, 40, 1);
   for (int i = 0; i < 40; i++) expect(done[i] == i + 1, "kernels with scratch ran");
   check_touch();
@@ -99,6 +135,7 @@ static void check_pool(int threads, int looks) {
 }
 
 int main(void) {
+  check_too_much();
   check_pool(1, 1000);
   for (int threads = 2; threads <= 5; threads++) {
     check_pool(threads, 1000);

@@ -129,6 +129,12 @@ static TestFn *build(const Plan *p, Id fn) {
   if (!lib) return printf("%s\n", dlerror()), NULL;
   union {
     void *p;
+    int (*f)(size_t);
+  } scratch = {dlsym(lib, "dt_scratch_plan")};
+  int64_t bytes = largest_scratch(p);
+  CHECK(!bytes || (scratch.f && scratch.f((size_t)bytes) == 0));
+  union {
+    void *p;
     TestFn *f;
   } symbol = {dlsym(lib, str_printf("dt_test_%u", fn))};
   buf_free(&c);

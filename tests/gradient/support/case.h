@@ -69,6 +69,7 @@ typedef struct Native {
   void *lib;
   const DtProgram *program;
   void (*threads)(int n);
+  int (*scratch)(size_t bytes);
 } Native;
 bool native_build(const Case *c, Module *m, Native *n); // of a module after the last pass
 bool native_run(const Case *c, const Native *n, Entry e, const Inputs *in, int threads, Outcome *r);

@@ -39,10 +39,15 @@ bool native_build(const Case *c, Module *m, Native *n) {
     void (*f)(int);
   } threads = {dlsym(n->lib, "dt_parallel_init")};
   n->threads = threads.f;
+  union {
+    void *p;
+    int (*f)(size_t);
+  } scratch = {dlsym(n->lib, "dt_scratch_plan")};
+  n->scratch = scratch.f;
   n->program = dlsym(n->lib, "dt_program");
-  if (!n->program || !n->threads)
+  if (!n->program || !n->threads || !n->scratch)
     printf("%s: the shared object lacks dt_program or the runtime\n", c->name);
-  return n->program && n->threads;
+  return n->program && n->threads && n->scratch;
 }
 
 // ---- storage between guards, full of bytes that are no numbers: what is read before it is written
@@ -190,6 +195,7 @@ bool native_run(const Case *c, const Native *n, Entry e, const Inputs *in, int t
   *r = (Outcome){.nout = 1 + (uint32_t)p->nmetric, .nparam = in->nparam, .parts = in->parts};
   r->out = calloc((size_t)(r->nout * r->parts), sizeof *r->out);
   n->threads(threads);
+  CHECK(n->scratch((size_t)p->scratch_bytes) == 0);
   Batch b = batch_new(c, p, in);
   count_all(&b);
   for (int64_t part = 0; part < in->parts; part++) {

@@ -127,6 +127,16 @@ static void *build(const Plan *p, const char *arch, Buf *error) {
   return lib;
 }
 
+// A program that asks for scratch has the runtime's part that gives it.
+static void plan_scratch(void *lib, const Plan *p) {
+  union {
+    void *p;
+    int (*f)(size_t);
+  } symbol = {dlsym(lib, "dt_scratch_plan")};
+  int64_t bytes = largest_scratch(p);
+  CHECK(!bytes || (symbol.f && symbol.f((size_t)bytes) == 0));
+}
+
 bool check_compiled(Arena *a, Job *job, uint32_t n, const char *arch, Failure *failure,
                     Buf *error) {
   *current_stage = STAGE_COMPILE;
@@ -140,6 +150,7 @@ bool check_compiled(Arena *a, Job *job, uint32_t n, const char *arch, Failure *f
   plan_memory(p);
   void *lib = build(p, arch, error);
   if (!lib) return false;
+  plan_scratch(lib, p);
   for (uint32_t i = 0; i < n; i++) {
     union {
       void *p;
