@@ -1,5 +1,5 @@
-// How much scratch memory a program's products and attention ask for on a thread, so that the runtime
-// has it before the first step.
+// How much scratch memory a program's products and attention ask for on a thread, so that the
+// runtime has it before the first step.
 #include "codegen/kernel.h"
 #include "runtime/cpu/scratch.h"
 

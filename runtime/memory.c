@@ -184,7 +184,9 @@ int dt_memory_allocate(DtRun *r, bool training, DtError *e) {
 static void tell_scratch(const DtRun *r, FILE *f) {
   Region g = {.bytes = scratch_bytes(r->p)};
   for (int t = 0; dt_scratch_of(t); t++)
-    fprintf(f, ",\n{\"name\":\"scratch\",\"planned\":%lld,\"most\":%lld,\"asked\":%lld,\"used\":%lld}",
+    fprintf(f,
+            ",\n{\"name\":\"scratch\",\"planned\":%lld,\"most\":%lld,\"asked\":%lld,"
+            "\"used\":%lld}",
             (long long)dt_scratch_mapped((size_t)g.bytes), (long long)g.bytes,
             (long long)dt_scratch_asked(t), (long long)used(&g, r->p->type, dt_scratch_of(t)));
 }

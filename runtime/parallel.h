@@ -43,18 +43,19 @@ extern bool dt_rehearsing;
 // that are behind. From inside a kernel it runs on the calling thread alone.
 void dt_parallel(DtKernel *k, void *const *arg, int64_t n, int64_t chunk);
 
-// Scratch memory (runtime/scratch.c). dt_scratch_plan has `bytes` of it for each thread of the pool,
-// touched by that thread, in place of what there was: -1, with errno, where the system refuses. Call
-// it from no kernel. dt_parallel_init and dt_parallel_done free it.
+// Scratch memory (runtime/scratch.c). dt_scratch_plan has `bytes` of it for each thread of the
+// pool, touched by that thread, in place of what there was: -1, with errno, where the system
+// refuses. Call it from no kernel. dt_parallel_init and dt_parallel_done free it.
 int dt_scratch_plan(size_t bytes);
 
-// `bytes` of it for the calling thread, aligned to 64 bytes, contents undefined. It stays valid until
-// the next call by the same thread: one user at a time, never held across dt_parallel. Nothing is
-// allocated: to ask for more than was planned is a bug, which ends the process with status 70.
+// `bytes` of it for the calling thread, aligned to 64 bytes, contents undefined. It stays valid
+// until the next call by the same thread: one user at a time, never held across dt_parallel.
+// Nothing is allocated: to ask for more than was planned is a bug, which ends the process with
+// status 70.
 void *dt_scratch(size_t bytes);
 
-// What a plan of so many bytes maps for each thread: whole huge pages, with slack after them in which
-// nobody writes.
+// What a plan of so many bytes maps for each thread: whole huge pages, with slack after the bytes in
+// which nobody writes.
 enum { DT_SCRATCH_SLACK = 64 };
 size_t dt_scratch_mapped(size_t bytes);
 // A thread's, or NULL, and the most that it has asked for; while no region is open.

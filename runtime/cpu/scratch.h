@@ -1,6 +1,6 @@
-// How much scratch memory (dt_scratch) a call of a product or of attention asks for on a thread. The
-// compiler takes the most over all calls of a program (DtProgram.scratch_bytes); the runtime has so
-// much for each thread before the first step, and no more after.
+// How much scratch memory (dt_scratch) a call of a product or of attention asks for on a thread.
+// The compiler takes the most over all calls of a program (DtProgram.scratch_bytes); the runtime
+// has so much for each thread before the first step, and no more after.
 #ifndef DTC_RUNTIME_CPU_SCRATCH_H
 #define DTC_RUNTIME_CPU_SCRATCH_H
 
@@ -19,9 +19,9 @@ static inline int64_t dt_least_up(int64_t most, int64_t n, int64_t unit) {
   return n < most ? n : most;
 }
 
-// Bytes for C[m, n] = A[m, k] * B[k, n] by our own kernel: packed blocks of A and B. On any number of
-// threads, and at the level of the instruction set that takes most: a program does not know where
-// it will run. oneDNN asks for none of this.
+// Bytes for C[m, n] = A[m, k] * B[k, n] by our own kernel: packed blocks of A and B. On any number
+// of threads, and at the level of the instruction set that takes most: a program does not know
+// where it will run. oneDNN asks for none of this.
 static inline int64_t dt_gemm_scratch(int64_t m, int64_t n, int64_t k, bool f64) {
   static const struct {
     int64_t mr, nr[2], cut[2][3];
