@@ -409,6 +409,22 @@ static int64_t local_bytes(const Emit *e, Id slot, const Shard *as) {
   return n;
 }
 
+// The value that this one was gathered from, over axes that hold the sequence; itself where it was not.
+static Id gathered_from(const Emit *e, Id value) {
+  for (uint32_t i = e->stmt.n; i-- > 0;) {
+    const Stmt *s = &e->stmt.at[i];
+    if (s->kind != ST_CONVERT || s->lhs != value) continue;
+    for (uint32_t a = 0; a < naxis(e); a++) {
+      Shard from = value_of(e, s->from)->shard[a], to = value_of(e, value)->shard[a];
+      if (shard_same(from, to)) continue;
+      if (!e->z->m->axis.at[a].sequence || from.kind != SHARD_SPLIT || to.kind != SHARD_WHOLE)
+        return value;
+    }
+    value = s->from;
+  }
+  return value;
+}
+
 // Also what else is at hand that would have to be exchanged to come by later.
 static void keep_extras(Emit *e, Id slot, const Shard *kept) {
   Kept *k = &e->kept[slot];
@@ -422,6 +438,7 @@ static void keep_extras(Emit *e, Id slot, const Shard *kept) {
       asked |= same(e, to, v->shard);
     }
     if (!asked || distance(e, slot, kept, v->shard) < 1024) continue; // nothing is sent
+    if (gathered_from(e, v->value) != v->value) continue; // it is gathered again
     Extra x = {.inner = v->value, .outer = NONE};
     memcpy(x.shard, v->shard, sizeof x.shard);
     k->extra[k->nextra++] = x;
@@ -435,7 +452,9 @@ static void keep_as(Emit *e, Id slot, const Shard *type) {
   keep_extras(e, slot, e->kept[slot].shard);
 }
 
-// Of the layouts at hand, the one that suits what comes later best, then the smallest.
+// Of the layouts at hand, the one that suits what comes later best, then the smallest. What was
+// gathered along the sequence is kept as the share that it was gathered from, and gathered again
+// (Korthikanti et al., 2022, section 4.2.2): a rank would hold n times as much of every layer.
 static Id keep_version(Emit *e, Id slot) {
   const Version *best = NULL;
   int64_t work = INT64_MAX;
@@ -450,8 +469,9 @@ static Id keep_version(Emit *e, Id slot) {
     best = v;
     work = w;
   }
-  Id value = best->value;
-  keep_as(e, slot, best->shard);
+  Id value = gathered_from(e, best->value);
+  if (later_work(e, slot, value_of(e, value)->shard) == INT64_MAX) value = best->value;
+  keep_as(e, slot, value_of(e, value)->shard);
   return value;
 }
 
