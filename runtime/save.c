@@ -113,8 +113,8 @@ typedef struct {
 
 static DtNote note_of(const DtSave *s, const DtChunk *c) {
   int64_t tensor = c->item % s->names.each;
-  return (DtNote){dt_model_param(&s->r->zero, tensor)->name,
-                  dt_model_instance(&s->r->zero, tensor)->layer, NULL};
+  const DtParam *p = dt_model_param(&s->r->zero, tensor);
+  return (DtNote){p->name, dt_told_layer(p, dt_model_instance(&s->r->zero, tensor)), NULL};
 }
 
 static const char *held(const DtSave *s, const DtChunk *c, int64_t element) {

@@ -55,6 +55,11 @@ void dt_units_free(DtUnits *u);
 
 DtRange dt_unit_piece(const DtUnit *u, int owner, int owners);
 
+// What messages and the profile call its layer: -1 for a parameter outside stacks.
+static inline int64_t dt_told_layer(const DtParam *p, const DtInstance *x) {
+  return p->nstack ? x->layer : -1;
+}
+
 // Elements in a stacked parameter's slice, and how many slices there are.
 int64_t dt_param_slices(const DtParam *p);
 

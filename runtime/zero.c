@@ -374,7 +374,7 @@ static void sum_over_tp(DtZero *z) {
     const DtGroup *tp = dt_group(a->partial & DT_TP_AXES);
     if (tp->n == 1) continue;
     DtPart part = dt_instance_part(z, DT_GRAD, i);
-    DtNote note = {a->name, x->layer, a->source};
+    DtNote note = {a->name, dt_told_layer(a, x), a->source};
     if (part.hi > part.lo)
       ticket = dt_all_reduce(tp, z->p->type, DT_SUM, part.at, part.at, part.hi - part.lo, note);
   }
