@@ -112,9 +112,10 @@ static bool check_rank(int64_t tp, bool sequence) {
   Id body[2] = {NONE, NONE};
   for (uint32_t i = 0, n = 0; ok && i < step->stmt.n && n < 2; i++)
     if (step->stmt.at[i].kind == ST_REPEAT) body[n++] = step->stmt.at[i].call->fn;
-  Seen block = sequence ? (Seen){.scatter = 2, .gather = 2} : (Seen){.reduce = 2};
+  Seen forward = sequence ? (Seen){.scatter = 2, .gather = 2} : (Seen){.reduce = 2};
+  Seen back = sequence ? (Seen){.scatter = 2, .gather = 4} : forward;
   Seen around = sequence ? (Seen){2, 1, 1, 1, 2, 0} : (Seen){3, 1, 0, 1, 0, 0};
-  ok = ok && exchanges("forward", m, body[0], block) && exchanges("backward", m, body[1], block) &&
+  ok = ok && exchanges("forward", m, body[0], forward) && exchanges("backward", m, body[1], back) &&
        exchanges("around", m, m->entry[ENTRY_STEP], around);
   printf("%-4s tp=%lld%s: groups on one factor, their heads on the other\n", ok ? "ok" : "FAIL",
          (long long)tp, sequence ? ", t too" : "");
