@@ -115,9 +115,14 @@ static void line(FILE *out, const char *what, int64_t bytes) {
 }
 
 // The axes that the model is cut over; what was not cut has the least plan.
+// The axes that the command line gave: factors of one are one.
 static Str report_axes(const Module *m) {
-  Str s = "";
-  for (uint32_t a = 0; a < m->axis.n; a++) s = str_printf("%s%s%s", s, a ? ", " : "", m->axis.at[a].name);
+  Str s = "", last = "";
+  for (uint32_t a = 0; a < m->axis.n; a++) {
+    Str name = axis_whole_name(m, a);
+    if (name != last) s = str_printf("%s%s%s", s, a ? ", " : "", name);
+    last = name;
+  }
   return s;
 }
 
