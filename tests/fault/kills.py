@@ -310,7 +310,7 @@ def stop_early(rng, layout):
 
 
 def kill_under_mpi(rng, mpi, layout, comm):
-    old = unfinished(layout.ck)
+    before, old = len(records(layout.log)), unfinished(layout.ck)
     with open("err.txt", "w") as err:
         run = subprocess.Popen([f"mpirun.{mpi}", "-n", str(layout.ranks), *layout.command(10**6, layout.ck, layout.log, False)],
                                stdout=err, stderr=err, env=dict(os.environ, **MPI, DT_COMM=comm), stdin=subprocess.DEVNULL)
@@ -334,9 +334,14 @@ def kill_under_mpi(rng, mpi, layout, comm):
     require(gone and not left, where, ": not all are gone:", left, text)
     # MPICH's mpirun names a process, not a rank, and kills the others at once by the same signal: it is the first in the
     # order of ranks that it names, and none of the others has the time to speak. In its MPI_Init the others fail first.
+    # Of a process that has not come to MPI_Init Open MPI's says only that there was one. UCX, under MPICH, aborts a rank
+    # that was just reading from the lost process, which it names.
     ours = re.search(rf"^train: rank \d+: error: rank {victim} (was lost|has been silent)", text, re.M)
     theirs = re.search(rf"process rank {victim} with PID .* exited on signal 9", text) if mpi == "openmpi" else \
-        re.search(rf"PID ({'|'.join(map(str, found.values()))}) RUNNING AT [\s\S]*EXIT CODE: 9\b|Fatal error in internal_Init", text)
+        re.search(rf"PID ({'|'.join(map(str, found.values()))}) RUNNING AT [\s\S]*EXIT CODE: 9\b|Fatal error in internal_Init|"
+                  rf"process_vm_readv\(pid={found[victim]} .*No such process", text)
+    if mpi == "openmpi" and len(records(layout.log)) == before:
+        theirs = theirs or "1 process returned\na non-zero exit code" in text
     require(run.returncode != 0 and (ours or theirs), where, ": nobody names the rank", text)
     if newest(layout.ck) >= 0:
         whole(layout)
