@@ -3,10 +3,20 @@
 const char *const binop_text[] = {"+",  "-", "*",  "/",  "//", "%",   "**", "<",
                                   "<=", ">", ">=", "==", "!=", "and", "or"};
 
+// Where the line of this byte ends. It is kept for the next call: the spans of a sum of many terms
+// all begin at the first of them.
+static uint32_t line_end(Parser *p, uint32_t at) {
+  if (at >= p->line_from && at <= p->line_end && p->line_end) return p->line_end;
+  const char *nl = at < p->n ? memchr(p->text + at, '\n', p->n - at) : NULL;
+  p->line_from = at;
+  p->line_end = nl ? (uint32_t)(nl - p->text) : (uint32_t)p->n;
+  return p->line_end;
+}
+
 // A span of several lines is underlined to the end of its first.
 Id span_loc(Parser *p, Span s) {
-  uint32_t end = s.begin;
-  while (end < s.end && end < p->n && p->text[end] != '\n') end++;
+  uint32_t end = s.end < p->n ? s.end : (uint32_t)p->n, line = line_end(p, s.begin);
+  if (line < end) end = line;
   while (end > s.begin && (p->text[end - 1] == ' ' || p->text[end - 1] == '\r')) end--;
   return loc_new(p->src, p->file, s.line, s.col, end > s.begin ? end - s.begin : 1, 0);
 }
@@ -23,17 +33,18 @@ static void deeper(Ast *e, const Ast *operand) {
   if (operand && operand->depth >= e->depth) e->depth = operand->depth + 1;
 }
 
-// An expression that nests too deeply becomes an error node of depth 1, so that it is reported
-// once.
+// An expression that nests too deeply becomes an error node that is one level too deep, and so does
+// all around it: the first is reported.
 static Ast *limit(Parser *p, Ast *e) {
   if (e->depth <= MAX_DEPTH) return e;
-  diag_error(p->src, e->loc,
-             "this expression nests more than %d levels deep; bind parts of it to names",
-             MAX_DEPTH);
+  if (e->depth == MAX_DEPTH + 1)
+    diag_error(p->src, e->loc,
+               "this expression nests more than %d levels deep; bind parts of it to names",
+               MAX_DEPTH);
   Ast *bad = NEW(p->arena, Ast);
   bad->kind = A_ERROR;
   bad->loc = e->loc;
-  bad->depth = 1;
+  bad->depth = MAX_DEPTH + 1;
   return bad;
 }
 

@@ -78,7 +78,7 @@ struct AstStmt {
   StmtList body, other;
 };
 
-typedef enum DeclKind { D_USE, D_LAYER, D_MODEL, D_FN, D_TRAIN } DeclKind;
+typedef enum DeclKind { D_USE, D_LAYER, D_MODEL, D_FN, D_TRAIN, D_KINDS } DeclKind;
 typedef struct AstDecl {
   DeclKind kind;
   bool intrinsic; // of a FN
@@ -104,6 +104,7 @@ typedef struct Parser {
   uint32_t file;
   const char *text;
   size_t n;
+  uint32_t line_from, line_end; // a part of a line without its end: nothing in between ends a line
   bool only_expr; // parse one expression
   DeclList decl; // what was found
   Ast *expr;

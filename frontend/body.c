@@ -18,6 +18,7 @@ Fb *fb_new(Front *fr, Unit *unit, LayerType *layer, Str name, Id loc, bool train
 Id fb_value(Fb *fb, Str name, const Shape *s, Role role, Id loc) {
   Id v = fn_value(fb->fr->m, &fb->fn, name, s->type, s->extent, s->rank, role, loc);
   PUSH(fb->fr->arena, fb->shape, *s);
+  PUSH(fb->fr->arena, fb->read, false);
   return v;
 }
 
@@ -51,8 +52,12 @@ Dtype formal_type(const Arg *f) {
   return !strcmp(f->note->name, "int") ? DT_I32 : DT_BOOL;
 }
 
-static void not_as_declared(Front *fr, const Arg *f, const Shape *s, Id loc, const char *why) {
-  err(fr, loc, "argument '%s' has shape %s%s", formal_name(f), shape_text(fr, s), why);
+// one, other: two extents that differ, or 0.
+static void not_as_declared(Front *fr, const Arg *f, const Shape *s, Id loc, const char *why,
+                            int64_t one, int64_t other) {
+  extent_error(fr, loc, one, other,
+               arena_printf(fr->arena, "argument '%s' has shape %s%s", formal_name(f),
+                            shape_text(fr, s), why));
   Buf b = {0};
   ast_print_expr(f->value, &b);
   note(fr, f->value->loc, "it is declared as '%s' here", b.text);
@@ -79,8 +84,9 @@ static bool bind_dim(Fb *fb, const Arg *f, const Ast *e, Shape *s, uint32_t d, I
   Buf b = {0};
   ast_print_expr(e, &b);
   not_as_declared(fr, f, s, loc,
-                  arena_printf(fr->arena, "; its dimension %u has to be %s = %lld", d + 1, b.text,
-                               (long long)n));
+                  arena_printf(fr->arena, "; its dimension %u has to be %s = %lld", d, b.text,
+                               (long long)n),
+                  s->extent[d], n);
   Binding *old = e->kind == A_NAME ? bind_find(fb, e->name) : NULL;
   if (old && old->size)
     note(fr, old->loc, "'%s' is %lld from this dimension", e->name, (long long)n);
@@ -96,7 +102,8 @@ static bool bind_dots(Fb *fb, const Arg *f, const Ast *e, const Shape *s, uint32
     not_as_declared(
         fr, f, s, loc,
         arena_printf(fr->arena, "; '...' stands for %s in it, but for %s in the arguments before",
-                     extents_text(fr, s->extent + d, n), extents_text(fr, fb->dots, fb->ndots)));
+                     extents_text(fr, s->extent + d, n), extents_text(fr, fb->dots, fb->ndots)),
+        0, 0);
     note(fr, fb->dots_loc, "'...' was %s here", extents_text(fr, fb->dots, fb->ndots));
     return false;
   }
@@ -128,13 +135,15 @@ bool bind_formal(Fb *fb, const Arg *f, const Shape *given, Id loc) {
     not_as_declared(fr, f, &s, loc,
                     arena_printf(fr->arena, ", but it needs %s%u dimension%s",
                                  dots ? "at least " : "", dim->n - dots,
-                                 dim->n - dots == 1 ? "" : "s"));
+                                 dim->n - dots == 1 ? "" : "s"),
+                    0, 0);
     return false;
   }
   if (s.type != formal_type(f)) {
     not_as_declared(
         fr, f, &s, loc,
-        arena_printf(fr->arena, ", but %s is needed", scalar_text(scalar_of(formal_type(f)))));
+        arena_printf(fr->arena, ", but %s is needed", scalar_text(scalar_of(formal_type(f)))),
+        0, 0);
     return false;
   }
   for (uint32_t i = 0; i < dim->n; i++) {
@@ -277,7 +286,7 @@ static bool open_accumulator(St *st, const Ast *target, const Ast *value, Target
   }
   bool own = uses_name(value, b->name);
   for (uint32_t i = 0; i < target->arg.n; i++) own |= uses_name(target->arg.at[i].value, b->name);
-  if (b->acc && !b->read && !own) {
+  if (b->acc && !fb->read.at[b->value] && !own) {
     t->value = b->value;
     return true;
   }
@@ -290,7 +299,7 @@ static bool open_accumulator(St *st, const Ast *target, const Ast *value, Target
   first->lhs = t->value;
   first->acc = true;
   fb->fn.value.n = copy; // the copy is the accumulator itself
-  fb->shape.n = copy;
+  fb->shape.n = fb->read.n = copy;
   return true;
 }
 
@@ -372,7 +381,7 @@ static void name_results(Fb *fb, const AstList *target, const Id *out, Id before
     if (out[i] < before || fb->fn.value.at[out[i]].name == name) continue;
     for (int k = 2; value_find(&fb->fn, name) != NONE; k++)
       name = str_printf("%s.%d", target->at[i]->name, k);
-    fb->fn.value.at[out[i]].name = name;
+    fn_rename(fb->fr->m, &fb->fn, out[i], name);
   }
 }
 
@@ -449,7 +458,9 @@ static void run_stmt(Fb *fb, const AstStmt *s) {
 }
 
 void run_body(Fb *fb, const StmtList *body) {
+  const Sources *src = fb->fr->src;
   for (uint32_t i = 0; i < body->n; i++) {
+    if (src->nerror > src->max_errors) return; // no further one is shown
     if (fb->returned && body->at[i - 1]->tag != S_RETURN) return; // it was inside an if
     if (fb->returned) {
       err(fb->fr, body->at[i]->loc, "nothing after 'return' is reached");
@@ -518,12 +529,24 @@ static Str instance_key(Fb *caller, const Entity *c, const Actuals *arg) {
 }
 
 static Inst *find_instance(Front *fr, Str key, bool training) {
-  for (uint32_t i = 0; i < fr->inst.n; i++) {
-    Inst *x = fr->inst.at[i];
-    if (x->key != key || (x->random && !x->building)) continue;
+  uint32_t first = map_find(&fr->inst_of, key);
+  for (Inst *x = first == NONE ? NULL : fr->inst.at[first]; x; x = x->next) {
+    if (x->random && !x->building) continue;
     if (x->building || !x->uses_training || x->training == training) return x;
   }
   return NULL;
+}
+
+static void add_instance(Front *fr, Inst *x) {
+  uint32_t first = map_find(&fr->inst_of, x->key);
+  if (first == NONE) {
+    map_set(fr->arena, &fr->inst_of, x->key, fr->inst.n);
+  } else {
+    Inst *last = fr->inst.at[first];
+    while (last->next) last = last->next;
+    last->next = x;
+  }
+  PUSH(fr->arena, fr->inst, x);
 }
 
 static void describe_instance(Fb *fb, Inst *x) {
@@ -570,13 +593,6 @@ static bool fill_instance(Fb *fb, const Entity *c, const Actuals *arg, const Fb 
   return true;
 }
 
-static void set_intrinsic(Fb *fb, const AstDecl *d) {
-  for (int i = 1; i < NINTR; i++)
-    if (!strcmp(intrinsic_name[i], d->name)) fb->fn.intrinsic = (Intrinsic)i;
-  if (!fb->fn.intrinsic)
-    err(fb->fr, d->name_loc, "there is no intrinsic '%s'", d->name), fb->failed = true;
-}
-
 static bool may_instantiate(Front *fr, const Entity *c, Id loc) {
   if (fr->calls >= MAX_CALLS) {
     err(fr, loc, "'%s' is called more than %d calls deep", callee_name(fr, c), MAX_CALLS);
@@ -608,14 +624,14 @@ Inst *instance(Fb *caller, const Entity *c, const Actuals *arg, Id loc) {
               .training = caller->training,
               .building = true,
               .fn = NONE};
-  PUSH(fr->arena, fr->inst, x);
+  add_instance(fr, x);
   LayerType *layer = c->method ? c->type : NULL;
   Fb *fb = fb_new(fr, c->method ? layer->unit : c->unit, layer, instance_name(fr, c, arg),
                   c->method ? c->method->name_loc : c->decl->name_loc, caller->training);
   Trail trail;
   trail_push(fr, &trail, loc, arena_printf(fr->arena, "'%s', called here", callee_name(fr, c)));
   fr->calls++;
-  if (!c->method && c->decl->intrinsic) set_intrinsic(fb, c->decl);
+  if (!c->method && c->decl->intrinsic) fb->fn.intrinsic = INTR_ATTENTION;
   x->failed = !fill_instance(fb, c, arg, caller, x) || fb->failed;
   fr->calls--;
   trail_pop(fr);

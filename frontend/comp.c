@@ -59,10 +59,7 @@ static int position(const Frame *f, const IndexVar *v) {
 }
 
 // Reading an accumulator ends it: a later += starts a new one.
-static void mark_read(Fb *fb, Id value) {
-  for (uint32_t i = 0; i < fb->bind.n; i++)
-    if (fb->bind.at[i].value == value) fb->bind.at[i].read = true;
-}
+static void mark_read(Fb *fb, Id value) { fb->read.at[value] = true; }
 
 static R read_value(St *st, Id value, const Id *sub, Id loc) {
   Id read = ex_read(st->fb->fr->m, &st->fb->fn, value, sub);
@@ -184,55 +181,6 @@ static R build_read(St *st, const Ast *e, Frame *f) {
   return read_value(st, value, sub, e->loc);
 }
 
-// Whether a read cannot miss: every subscript is an index or group no larger than the dimension.
-static bool plain_read(St *st, Id read, const Frame *f) {
-  Module *m = st->fb->fr->m;
-  const Expr *e = ex(m, read);
-  const Value *v = &st->fb->fn.value.at[e->integer];
-  for (uint32_t d = 0; d < e->narg; d++) {
-    Id s = ex_arg(m, read, d);
-    const Expr *se = ex(m, s);
-    int64_t n = 1;
-    if (se->op == OP_INDEX) {
-      n = f->var[se->integer]->extent;
-    } else if (se->op == OP_GROUP) {
-      for (uint32_t k = 0; k < se->narg; k++) {
-        const Expr *fe = ex(m, ex_arg(m, s, k));
-        if (fe->op != OP_INDEX || !mul_ok(n, f->var[fe->integer]->extent, &n)) return false;
-      }
-    } else {
-      return false;
-    }
-    if (n > v->extent[d]) return false;
-  }
-  return true;
-}
-
-// Whether a term is harmless where its reduction is not used: no read can miss and nothing is
-// infinite for finite operands. Then the guard is left out, and a masked product of matrices stays
-// a product.
-static bool harmless(St *st, Id e, const Frame *f) {
-  Module *m = st->fb->fr->m;
-  Expr x = *ex(m, e);
-  switch (x.op) {
-  case OP_REAL:
-  case OP_INT:
-  case OP_BOOL:
-  case OP_INDEX: return true;
-  case OP_READ: return plain_read(st, e, f);
-  case OP_NEG:
-  case OP_ADD:
-  case OP_SUB:
-  case OP_MUL:
-  case OP_TO_REAL:
-  case OP_STOP: break;
-  default: return false;
-  }
-  for (uint32_t i = 0; i < x.narg; i++)
-    if (!harmless(st, ex_arg(m, e, i), f)) return false;
-  return true;
-}
-
 static Id identity_of(Module *m, Red red, Scalar type) {
   if (type == SC_INT) return ex_int(m, red == RED_MAX ? INT32_MIN : red == RED_MIN ? INT32_MAX : 0);
   return ex_real(m, red == RED_MAX ? -__builtin_inf() : red == RED_MIN ? __builtin_inf() : 0);
@@ -271,20 +219,6 @@ static Id build_terms(St *st, const Ast *e, const Frame *f, Frame *g, Red *red) 
     *red = RED_NONE;
   }
   return body;
-}
-
-bool check_extents(St *st, const Frame *f) {
-  for (uint32_t i = 0; i < f->n; i++) {
-    const IndexVar *v = f->var[i];
-    if (v->extent) continue;
-    err(st->fb->fr, v->loc,
-        "the extent of index '%s' is not known: no tensor has it as a plain subscript; write %s < "
-        "N",
-        v->name, v->name);
-    st->failed = true;
-    return false;
-  }
-  return true;
 }
 
 // Names of the statement's indices, made unique: `...` may bring the name of one that the user
@@ -388,7 +322,7 @@ static R build_reduce(St *st, const Ast *e, Frame *f) {
   Id body = build_terms(st, e, f, &g, &red);
   if (body == NONE) return r_error();
   if (red == RED_NONE) return r_ir(m, body);
-  if (f->guard != NONE && !harmless(st, body, &g))
+  if (f->guard != NONE)
     body = ex3(m, OP_WHERE, f->guard, body, identity_of(m, red, (Scalar)ex(m, body)->type));
   return r_ir(m, lift(st, red, body, &g, f->n, 0, e->loc, NULL));
 }

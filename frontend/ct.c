@@ -112,7 +112,7 @@ static Ct iter_binary(Front *fr, BinOp op, Ct a, Ct b, Id loc) {
   return ok ? it : overflow(fr, loc);
 }
 
-Ct ct_binary(Front *fr, BinOp op, Ct a, Ct b, Id loc) {
+static Ct binary_value(Front *fr, BinOp op, Ct a, Ct b, Id loc) {
   if (a.kind == CT_ERROR || b.kind == CT_ERROR) return ct_error();
   if (op == B_AND || op == B_OR) {
     if (a.kind == CT_BOOL && b.kind == CT_BOOL)
@@ -131,6 +131,14 @@ Ct ct_binary(Front *fr, BinOp op, Ct a, Ct b, Id loc) {
   }
   err(fr, loc, "'%s' of %s and %s", binop_text[op], ct_kind_text(&a), ct_kind_text(&b));
   return ct_error();
+}
+
+Ct ct_binary(Front *fr, BinOp op, Ct a, Ct b, Id loc) {
+  Ct r = binary_value(fr, op, a, b, loc);
+  r.from = a.from ? a.from : b.from;
+  bool whole = r.kind != CT_INT || op != B_IDIV || a.i % b.i == 0;
+  if (r.from && !whole) PUSH(fr->arena, fr->rounded, ((Rounded){a.i, b.i, loc, r.from}));
+  return r;
 }
 
 // Compile-time functions: name, names of the arguments with `=` for those that may be left out.
@@ -282,12 +290,19 @@ Ct ct_call(Front *fr, Str name, const Ct *arg, const Str *arg_name, uint32_t n, 
     double a = ct_as_real(&in[0]), b = ct_as_real(&in[1]);
     return init_ok(fr, f, a, b, loc) ? init_value(f, a, b) : ct_error();
   }
-  return scalar_value(fr, f, in[0], in[1], loc);
+  Ct r = scalar_value(fr, f, in[0], in[1], loc);
+  r.from = in[0].from ? in[0].from : in[1].from;
+  return r;
 }
 
 static Ct eval_call(Env *env, const Ast *e) {
   if (e->arg.n > MAX_ARGS) {
     err(env->fr, e->loc, "there are at most %d arguments", MAX_ARGS);
+    return ct_error();
+  }
+  Entity callee = resolve(env, e->a);
+  if (callee.kind == ENT_NONE) {
+    unknown_name(env, e->a, env->fb ? "function" : "layer or function");
     return ct_error();
   }
   Ct arg[MAX_ARGS];
@@ -298,12 +313,7 @@ static Ct eval_call(Env *env, const Ast *e) {
     arg[i] = ct_eval(env, e->arg.at[i].value);
     bad |= arg[i].kind == CT_ERROR;
   }
-  Entity callee = resolve(env, e->a);
   if (bad || callee.kind == ENT_ERROR) return ct_error();
-  if (callee.kind == ENT_NONE) {
-    unknown_name(env, e->a, env->fb ? "function" : "layer or function");
-    return ct_error();
-  }
   Ct r = ct_error();
   known = false;
   if (callee.kind == ENT_BUILTIN)
@@ -429,9 +439,26 @@ bool ct_is(Env *env, const Ast *e) {
   }
 }
 
+// A size that is too small is the error of the -D that gives it, where one does.
+static void below_one(Env *env, const Ast *e, const Ct *c) {
+  Front *fr = env->fr;
+  Field *f = e->kind == A_NAME && env->layer ? field_find(env->layer, e->name) : NULL;
+  err(fr, c->from ? c->from : e->loc, "a size is at least 1, and this %s %lld",
+      c->from ? "makes one of" : "is", (long long)c->i);
+  if (c->from) note(fr, e->loc, "it is this size");
+  if (f && f->from && f->from != c->from) note(fr, f->from, "'%s' gets its value here", e->name);
+  fr->bad_size |= f && f->from;
+}
+
 bool ct_size(Env *env, const Ast *e, int64_t *out) {
+  Id from;
+  return ct_size_from(env, e, out, &from);
+}
+
+bool ct_size_from(Env *env, const Ast *e, int64_t *out, Id *from) {
   Ct c = ct_eval(env, e);
   *out = c.i;
+  *from = c.from;
   if (c.kind == CT_ERROR) return false;
   if (c.kind == CT_ITER)
     err(env->fr, e->loc,
@@ -440,8 +467,10 @@ bool ct_size(Env *env, const Ast *e, int64_t *out) {
     err(env->fr, e->loc, "a size is an int, and this is a real; `//` divides ints");
   else if (c.kind != CT_INT)
     err(env->fr, e->loc, "a size is an int, and this is %s", ct_kind_text(&c));
-  else if (c.i < 1) err(env->fr, e->loc, "a size is at least 1, and this is %lld", (long long)c.i);
-  else return true;
+  else if (c.i < 1) {
+    below_one(env, e, &c);
+    return false;
+  } else return true;
   Field *f = e->kind == A_NAME && env->layer ? field_find(env->layer, e->name) : NULL;
   if (f && f->from) note(env->fr, f->from, "'%s' gets its value here", e->name);
   return false;

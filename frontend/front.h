@@ -6,6 +6,7 @@
 //   scope.c     what a name means
 //   comp.c      scalar expressions and comprehensions to IR
 //   index.c     which indices a statement has, and their extents
+//   bound.c     an index whose extent nothing tells
 //   tensor.c    calls, whole-tensor arithmetic, pad, slice, concat, cumsum, topk
 //   body.c      bodies of methods and functions; one IR function per distinct instance
 //   train.c     the train block and -D
@@ -15,6 +16,7 @@
 
 #include "frontend/ast.h"
 #include "frontend/frontend.h"
+#include "ir/map.h"
 
 enum { MAX_STACKS = 4, MAX_CALLS = 64, MAX_ARGS = 64, MAX_INSTANCES = 10000 };
 
@@ -29,6 +31,7 @@ struct Unit {
   uint32_t file;
   DeclList decl;
   VEC(Use) use;
+  StrMap found[D_KINDS]; // declarations of each kind by name
 };
 
 typedef enum CtKind {
@@ -49,7 +52,14 @@ struct Ct {
   double r, r2; // REAL, INIT
   Str s; // STR
   Ct *item;
+  Id from; // the -D that it was made of, or 0
 };
+
+// A quotient of sizes that was rounded down, one of them given by a -D.
+typedef struct Rounded {
+  int64_t a, b;
+  Id loc, from;
+} Rounded;
 
 // The shape of a tensor, with a name for each dimension where one is known (else NULL).
 typedef struct Shape {
@@ -90,12 +100,14 @@ typedef struct Binding {
   bool size; // a dimension's name in the signature
   Ct ct;
   Id value; // tensor
-  bool acc, read, zero; // made by +=; read since; all zeros so far
+  bool acc, zero; // made by +=; all zeros so far
 } Binding;
 
+typedef struct Inst Inst;
 // A function of the module that was made from a method or fn.
-typedef struct Inst {
+struct Inst {
   Str key;
+  Inst *next; // of the same key
   LayerType *layer;
   bool training, uses_training, random, failed, building;
   Id fn;
@@ -104,7 +116,7 @@ typedef struct Inst {
   int *result_arg; // the tensor argument that a result is, or -1
   bool identity; // every result is an argument, and there are no statements
   VEC(uint32_t) iter; // stack depths whose iteration it takes, in order, as its last arguments
-} Inst;
+};
 
 typedef struct Trail Trail;
 struct Trail { // what is being instantiated, for notes
@@ -123,15 +135,18 @@ typedef struct Front {
   LayerType *root;
   VEC(LayerType *) type;
   VEC(Inst *) inst;
+  StrMap inst_of; // key: the first of its instances
   VEC(Id) reported; // places that have their error
   Trail *trail;
   bool trail_due, muted, quiet;
+  bool bad_size; // that of an argument is not positive: what else is made of it is not looked at
   bool full; // MAX_INSTANCES of layers or functions were made, and it was said
   uint32_t nerror; // quiet ones too
   uint32_t depth, calls; // stacks and calls around this place
   uint32_t nsite; // of random numbers
   int64_t stack_count[MAX_STACKS];
   VEC(struct Define) define;
+  VEC(Rounded) rounded;
   Unit *main; // the file that was given
 } Front;
 
@@ -142,7 +157,10 @@ typedef struct Fb {
   LayerType *layer; // NULL in a fn
   Fn fn;
   VEC(Shape) shape; // of each value
+  VEC(bool) read; // of each value: whether something reads it
   VEC(Binding) bind;
+  StrMap bound; // name: its position in bind
+  StrMap called; // call_key: the statement that calls so
   Id *param; // value of each of layer->param
   bool training, uses_training, random, failed, returned;
   Id iter[MAX_STACKS]; // arguments that hold iteration numbers, or NONE
@@ -188,6 +206,9 @@ typedef struct Entity {
 // last.
 void err(Front *fr, Id loc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 void note(Front *fr, Id loc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+// An error of two extents that would be equal had a quotient not been rounded down is that of the
+// -D: 5 does not divide 768. `loc` and `text` are the error's own.
+void extent_error(Front *fr, Id loc, int64_t one, int64_t other, const char *text);
 void trail_push(Front *fr, Trail *t, Id loc, const char *what);
 void trail_pop(Front *fr);
 const char *shape_text(Front *fr, const Shape *s);
@@ -226,6 +247,7 @@ Ct ct_call(Front *fr, Str name, const Ct *arg, const Str *arg_name, uint32_t n, 
            bool *known);
 bool ct_function(Str name);
 bool ct_size(Env *env, const Ast *e, int64_t *out); // an extent, at least 1
+bool ct_size_from(Env *env, const Ast *e, int64_t *out, Id *from); // from: as in Ct
 bool ct_cond(Env *env, const Ast *e, bool *out);
 
 // layer.c
@@ -276,9 +298,18 @@ typedef struct IndexVar {
   uint8_t on; // axes that `shard` gives it, as in Index
   Id loc; // where it is bound
   Id fixed_loc; // where its extent was found
+  Id define; // the -D that its range is made of, or 0
   Str fixed_by; // tensor there, or NULL for a range
   uint32_t fixed_dim;
 } IndexVar;
+// A subscript that is no plain index or group, and the dimension that it reads: x[b, t - j].
+typedef struct Loose {
+  const Ast *e;
+  Str tensor, name; // name: of the dimension, or NULL
+  uint32_t dim;
+  int64_t extent;
+  const struct Frame *frame;
+} Loose;
 typedef struct Constraint { // the product of the factors is a tensor's extent
   Id loc;
   Str tensor;
@@ -325,6 +356,7 @@ typedef struct St {
   bool subscript; // building one: integers have 64 bits there
   VEC(NodeInfo) node;
   VEC(Constraint) constraint;
+  VEC(Loose) loose;
   VEC(LocalName) local;
   VEC(ShardName) shard;
   uint8_t off; // axes that `shard` gives to none

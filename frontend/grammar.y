@@ -388,6 +388,41 @@ static bool is_reserved(const yypcontext_t *ctx, const Parser *p, Span at) {
   return false;
 }
 
+// What other languages write so, and how it is said here; NULL for all else. The line's first word
+// tells most of them.
+static const char *said_here(const yypcontext_t *ctx, const Parser *p, Span at) {
+  static const struct {
+    const char *word, *here;
+  } known[] = {
+      {"def __init__", "a layer has its arguments after its name, layer NAME(n) { ... }, and its "
+                       "body makes what it has: fc = nn.Linear(n, n)"},
+      {"def", "a method is NAME(x[b, n]) { ... } in a layer's body, a function "
+              "fn NAME(x[b, n]) { ... }"},
+      {"class", "a layer is layer NAME(n) { ... }"},
+      {"for", "there are no loops: an index takes all its values, y[b, t] = 2.0 * x[b, t], and "
+              "sum(t: x[b, t]) adds up; layers one after the other are stack n of NAME(...)"},
+      {"while", "there are no loops: an index takes all its values, y[b, t] = 2.0 * x[b, t]"},
+      {"import", "a file is used by its name: use nn"},
+      {"from", "a file is used by its name: use nn"}};
+  uint32_t from = at.begin;
+  while (from > 0 && p->text[from - 1] != '\n') from--;
+  from += (uint32_t)strspn(p->text + from, " \t");
+  for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+    size_t n = strlen(known[i].word);
+    if (!strncmp(p->text + from, known[i].word, n) && strchr(" \t(", p->text[from + n]) &&
+        at.begin <= from + n + 40)
+      return known[i].here;
+  }
+  yysymbol_kind_t list[YYNTOKENS];
+  bool expr = false;
+  for (int i = yypcontext_expected_tokens(ctx, list, YYNTOKENS); i-- > 0;)
+    expr |= list[i] == YYSYMBOL_T_INT;
+  return expr && p->text[at.begin] == '['
+             ? "there are no lists: concat(a, b, axis = 0) joins tensors, and stack n of NAME(...) "
+               "layers"
+             : NULL;
+}
+
 static int yyreport_syntax_error(const yypcontext_t *ctx, Parser *p, void *scanner) {
   (void)scanner;
   Span at = *yypcontext_location(ctx);
@@ -397,6 +432,7 @@ static int yyreport_syntax_error(const yypcontext_t *ctx, Parser *p, void *scann
     diag_error(p->src, span_loc(p, at), "the file ends inside a block; expected '}'");
     return 0;
   }
+  const char *here = said_here(ctx, p, at);
   if (is_reserved(ctx, p, at))
     buf_printf(&b, "this is a reserved word and no name: ");
   else describe(ctx, &b);
@@ -406,7 +442,7 @@ static int yyreport_syntax_error(const yypcontext_t *ctx, Parser *p, void *scann
   else if (at.begin >= p->n) buf_printf(&b, "end of the file");
   else if (p->text[at.begin] == '}') buf_printf(&b, "'}'");
   else buf_printf(&b, "end of the line");
-  diag_error(p->src, span_loc(p, at), "%s", b.text);
+  diag_error(p->src, span_loc(p, at), "%s%s%s", b.text, here ? "; " : "", here ? here : "");
   buf_free(&b);
   lexer_resync(p);
   return 0;

@@ -41,7 +41,8 @@ bool frame_add(St *st, Frame *f, const VarList *list, Id loc) {
 
 static bool set_range(St *st, IndexVar *v, const Ast *e) {
   int64_t n;
-  if (!ct_size(&st->env, e, &n)) return false;
+  Id from;
+  if (!ct_size_from(&st->env, e, &n, &from)) return false;
   if (v->extent && v->extent != n) {
     err(st->fb->fr, e->loc, "index '%s' gets the extent %lld here, but has %lld already", v->name,
         (long long)n, (long long)v->extent);
@@ -52,6 +53,7 @@ static bool set_range(St *st, IndexVar *v, const Ast *e) {
   v->ranged = true;
   v->fixed_loc = e->loc;
   v->fixed_by = NULL;
+  v->define = from;
   return true;
 }
 
@@ -201,9 +203,11 @@ static bool match_one(St *st, const Ast *e, const Shape *s, uint32_t dim, Str na
         e->name);
     return false;
   }
-  Frame g = *f;
-  g.whole = false;
-  prepare(st, e, &g);
+  Frame *g = NEW(st->fb->fr->arena, Frame);
+  *g = *f;
+  g->whole = false;
+  PUSH(st->fb->fr->arena, st->loose, ((Loose){e, name, s->dim[dim], dim, s->extent[dim], g}));
+  prepare(st, e, g);
   return true;
 }
 
@@ -245,14 +249,18 @@ bool match_subs(St *st, const ArgList *sub, const Shape *s, Str name, Id loc, Fr
 // Two extents of one index, with both places.
 static void disagree(St *st, const Constraint *c, const IndexVar *v, int64_t extent) {
   Front *fr = st->fb->fr;
-  if (v->hidden)
-    err(fr, c->loc, "dimension %u of '%s' has extent %lld, but %lld is needed", c->dim + 1,
-        c->tensor, (long long)extent, (long long)v->extent);
-  else
-    err(fr, c->loc, "index '%s' has extent %lld here, in dimension %u of '%s', but %lld elsewhere",
-        v->name, (long long)extent, c->dim + 1, c->tensor, (long long)v->extent);
+  const char *text =
+      v->hidden ? arena_printf(fr->arena,
+                               "dimension %u of '%s' has extent %lld, but %lld is needed", c->dim,
+                               c->tensor, (long long)extent, (long long)v->extent)
+                : arena_printf(fr->arena,
+                               "index '%s' has extent %lld here, in dimension %u of '%s', but "
+                               "%lld elsewhere",
+                               v->name, (long long)extent, c->dim, c->tensor,
+                               (long long)v->extent);
+  extent_error(fr, c->loc, extent, v->extent, text);
   note(fr, v->fixed_loc, "extent %lld here, in dimension %u of '%s'", (long long)v->extent,
-       v->fixed_dim + 1, v->fixed_by);
+       v->fixed_dim, v->fixed_by);
   st->failed = true;
 }
 
@@ -274,13 +282,22 @@ static int64_t known_factors(const Constraint *c, IndexVar **unknown, uint32_t *
 static void group_disagrees(St *st, const Constraint *c, int64_t n, bool divides) {
   Front *fr = st->fb->fr;
   const char *text = "";
+  Id from = 0;
   for (uint32_t i = 0; i < c->n; i++)
-    if (c->factor[i]->extent)
+    if (c->factor[i]->extent) {
       text = arena_printf(fr->arena, "%s%s%s=%lld", text, *text ? " " : "", c->factor[i]->name,
                           (long long)c->factor[i]->extent);
-  err(fr, c->loc, "dimension %u of '%s' has %lld elements, %s (%s), which is %lld", c->dim + 1,
-      c->tensor, (long long)c->extent, divides ? "not those of" : "not a multiple of", text,
-      (long long)n);
+      from = c->factor[i]->define ? c->factor[i]->define : from;
+    }
+  text = arena_printf(fr->arena, "dimension %u of '%s' has %lld elements, %s (%s), which is %lld",
+                      c->dim, c->tensor, (long long)c->extent,
+                      divides ? "not those of" : "not a multiple of", text, (long long)n);
+  if (from && !divides) {
+    err(fr, from, "%lld does not divide %lld", (long long)n, (long long)c->extent);
+    note(fr, c->loc, "%s", text);
+  } else {
+    extent_error(fr, c->loc, c->extent, n, text);
+  }
   for (uint32_t i = 0; i < c->n; i++)
     if (c->factor[i]->extent)
       note(fr, c->factor[i]->fixed_loc, "'%s' has extent %lld from here", c->factor[i]->name,
@@ -469,7 +486,14 @@ static void prepare_read(St *st, const Ast *e, Frame *f) {
     value = x.kind == ENT_VALUE ? x.value : NONE;
     absent = x.kind == ENT_ABSENT;
     failed = value == NONE && !absent;
-    if (x.kind == ENT_NONE) unknown_name(&st->env, e->a, "tensor");
+    if (x.kind == ENT_NONE && e->a->kind == A_NAME && e->a->name == st->name)
+      err(fr, e->loc,
+          "'%s' has no value yet: a statement computes all of its elements at once, so none is made "
+          "of another; cumsum(x, axis) adds along an axis, a product with weights that fall off, "
+          "sum(s: where(s <= t, 0.9 ** real(t - s) * x[b, s], 0.0)), is a linear recurrence, and a "
+          "stack hands a tensor from layer to layer",
+          e->a->name);
+    else if (x.kind == ENT_NONE) unknown_name(&st->env, e->a, "tensor");
     else if (failed && x.kind != ENT_ERROR)
       err(fr, e->a->loc, "'%s' is no tensor and has no subscripts", name.text);
   } else {
@@ -534,7 +558,10 @@ void prepare(St *st, const Ast *e, Frame *f) {
     if (ast_is_local(e)) prepare_local(st, e, f);
     else if (ast_is_reduce(e)) prepare_reduce(st, e, f);
     else if (is_tensor_call(&st->env, e)) prepare_call(st, e, f);
-    else prepare_args(st, e, f, true);
+    else if (resolve_object(&st->env, e->a).kind == ENT_NONE) { // before errors of its arguments
+      unknown_name(&st->env, e->a, "function");
+      fail(st);
+    } else prepare_args(st, e, f, true);
     return;
   case A_STACK:
     err(st->fb->fr, e->loc, "a stack is made in the body of a layer, not in a method");

@@ -4,7 +4,7 @@
 
 #include "frontend/front.h"
 
-enum { MAX_PARAMS = 100000 };
+enum { MAX_PARAMS = 100000, MAX_LAYERS = 1000000 };
 
 Field *field_find(LayerType *t, Str name) {
   for (uint32_t i = t->field.n; i-- > 0;)
@@ -212,7 +212,8 @@ static bool make_param(Env *env, const AstStmt *s, Param *p) {
     return false;
   }
   bool ok = true;
-  for (uint32_t i = 0; i < s->target.n; i++) ok &= ct_size(env, s->target.at[i], &p->extent[i]);
+  for (uint32_t i = 0; i < s->target.n && !fr->bad_size; i++)
+    ok &= ct_size(env, s->target.at[i], &p->extent[i]);
   if (!ok) return false;
   if (!fits(p->extent, p->rank)) {
     err(fr, s->name_loc, "parameter '%s' of shape %s is too large", s->name,
@@ -251,6 +252,17 @@ static void add_param(Env *env, const AstStmt *s) {
   else if (present) PUSH(env->fr->arena, t->param, p);
 }
 
+// Layers of a parameter, those of stacks in stacks counted: each has a place in the program's tables.
+static bool few_layers(Front *fr, const Param *p, Id loc) {
+  int64_t n = 1;
+  for (uint32_t d = 0; d < p->nstack; d++)
+    if (!mul_ok(n, p->extent[d], &n)) n = INT64_MAX;
+  if (n <= MAX_LAYERS) return true;
+  err(fr, loc, "a stack has at most %d layers with parameters, those of stacks in it counted",
+      MAX_LAYERS);
+  return false;
+}
+
 // Parameters of a sublayer under its name; those of a stack get its count as their first extent.
 static bool take_params(Env *env, LayerType *sub, Str name, int64_t count, Id loc) {
   LayerType *t = env->layer;
@@ -271,6 +283,7 @@ static bool take_params(Env *env, LayerType *sub, Str name, int64_t count, Id lo
       p.extent[0] = count;
       p.rank++;
       p.nstack++;
+      if (!few_layers(env->fr, &p, loc)) return false;
       if (!fits(p.extent, p.rank)) {
         err(env->fr, loc, "parameter '%s' of shape %s is too large", p.name,
             extents_text(env->fr, p.extent, p.rank));
@@ -361,7 +374,7 @@ static void add_value(Env *env, Str name, Id loc, const Ast *e) {
 
 static void run_fields(Env *env, const StmtList *body, bool nested) {
   bool yes;
-  for (uint32_t i = 0; i < body->n; i++) {
+  for (uint32_t i = 0; i < body->n && !env->fr->bad_size; i++) {
     const AstStmt *s = body->at[i];
     switch (s->tag) {
     case S_PARAM: add_param(env, s); break;
@@ -494,6 +507,7 @@ LayerType *layer_root(Front *fr, AstDecl *model, Unit *unit) {
     Env env = {fr, unit, t, NULL};
     if (define_value(fr, name, &c, &from)) {
       ok &= !f->name || kinds_agree(fr, f, &c, from, &env);
+      c.from = from;
     } else if (f->name) {
       c = ct_eval(&env, f->value);
     } else {

@@ -25,7 +25,9 @@ void err(Front *fr, Id loc, const char *fmt, ...) {
   flush_trail(fr);
   fr->nerror++;
   fr->muted = fr->quiet;
-  for (uint32_t i = 0; i < fr->reported.n; i++) fr->muted |= fr->reported.at[i] == loc;
+  fr->muted |= fr->src->nerror > fr->src->max_errors; // nothing is shown any more
+  for (uint32_t i = 0; !fr->muted && i < fr->reported.n; i++)
+    fr->muted |= fr->reported.at[i] == loc;
   if (fr->muted) return;
   PUSH(fr->arena, fr->reported, loc);
   va_list ap;
@@ -43,6 +45,19 @@ void note(Front *fr, Id loc, const char *fmt, ...) {
   char *text = arena_vprintf(fr->arena, fmt, ap);
   va_end(ap);
   diag_note(fr->src, loc, "%s", text);
+}
+
+void extent_error(Front *fr, Id loc, int64_t one, int64_t other, const char *text) {
+  for (uint32_t i = 0; i < fr->rounded.n; i++) {
+    const Rounded *r = &fr->rounded.at[i];
+    int64_t less = r->a / r->b * r->b;
+    if ((one != r->a || other != less) && (one != less || other != r->a)) continue;
+    err(fr, r->from, "%lld does not divide %lld", (long long)r->b, (long long)r->a);
+    note(fr, r->loc, "the quotient is rounded down to %lld here", (long long)(r->a / r->b));
+    note(fr, loc, "%s", text);
+    return;
+  }
+  err(fr, loc, "%s", text);
 }
 
 const char *extents_text(Front *fr, const int64_t *extent, uint32_t n) {

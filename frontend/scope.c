@@ -16,9 +16,8 @@ bool is_builtin(Str name) {
 }
 
 Binding *bind_find(Fb *fb, Str name) {
-  for (uint32_t i = fb->bind.n; i-- > 0;)
-    if (fb->bind.at[i].name == name) return &fb->bind.at[i];
-  return NULL;
+  uint32_t i = map_find(&fb->bound, name);
+  return i == NONE ? NULL : &fb->bind.at[i];
 }
 
 // A new meaning for a name; it replaces an earlier one.
@@ -26,6 +25,7 @@ Binding *bind(Fb *fb, Str name, Id loc) {
   Binding *b = bind_find(fb, name);
   if (!b) {
     PUSH(fb->fr->arena, fb->bind, (Binding){0});
+    map_set(fb->fr->arena, &fb->bound, name, fb->bind.n - 1);
     b = &fb->bind.at[fb->bind.n - 1];
   }
   *b = (Binding){.name = name, .loc = loc, .value = NONE};
@@ -154,6 +154,33 @@ static Str in_used_file(Env *env, Str name) {
   return NULL;
 }
 
+// What other languages have, and how it is said here; NULL for any other name.
+static const char *said_here(Str name) {
+  static const struct {
+    const char *name, *here;
+  } known[] = {
+      {"self", "fields of a layer have no prefix: fc(x), not self.fc(x)"},
+      {"F", "relu, exp and the like are known everywhere; softmax and others are in nn: `use nn`"},
+      {"torch", "relu, exp and the like are known everywhere; layers are in nn: `use nn`"},
+      {"prod", "a product over an index is exp(sum(i: log(x[i]))) of positive numbers"},
+      {"clamp", "min(max(x, low), high) keeps x in a range"},
+      {"clip", "min(max(x, low), high) keeps x in a range"},
+      {"matmul", "a product of matrices is y[i, j] = sum(k: a[i, k] * b[k, j])"},
+      {"einsum", "a product of tensors is y[i, j] = sum(k: a[i, k] * b[k, j])"},
+      {"Dense", "nn.Linear(in, out) is a dense layer"}};
+  for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+    if (!strcmp(known[i].name, name)) return known[i].here;
+  return NULL;
+}
+
+// "Embedding, Linear, ...": what a file or layer has, where no name in it is near.
+static const char *all_of(Front *fr, const Names *names) {
+  const char *text = "";
+  for (uint32_t i = 0; i < names->n; i++)
+    text = arena_printf(fr->arena, "%s%s%s", text, i ? ", " : "", names->at[i]);
+  return text;
+}
+
 static void unknown_field(Env *env, const Ast *e) {
   Front *fr = env->fr;
   Entity base = resolve(env, e->a);
@@ -164,9 +191,17 @@ static void unknown_field(Env *env, const Ast *e) {
   if (base.kind == ENT_LAYER) layer_names(fr, base.type, &names);
   Str near = did_you_mean(e->name, names.at, names.n);
   if (base.kind == ENT_NONE) unknown_name(env, e->a, "name");
-  else if (base.kind == ENT_UNIT || base.kind == ENT_LAYER)
-    err(fr, e->loc, "%s '%s' has no '%s'%s", base.kind == ENT_UNIT ? "file" : "layer", text.text,
-        e->name, near ? str_printf("; did you mean '%s'?", near) : "");
+  else if (base.kind == ENT_UNIT || base.kind == ENT_LAYER) {
+    const char *here = said_here(e->name), *kind = base.kind == ENT_UNIT ? "file" : "layer";
+    if (near)
+      err(fr, e->loc, "%s '%s' has no '%s'; did you mean '%s'?", kind, text.text, e->name, near);
+    else if (here) err(fr, e->loc, "%s '%s' has no '%s'; %s", kind, text.text, e->name, here);
+    else
+      err(fr, e->loc, "%s '%s' has no '%s'; it has %s", kind, text.text, e->name,
+          names.n ? all_of(fr, &names) : "nothing");
+  } else if (base.kind == ENT_VALUE && is_builtin(e->name))
+    err(fr, e->loc, "'%s' has no fields; a function takes it: %s(%s)", text.text, e->name,
+        text.text);
   else if (base.kind != ENT_ERROR) err(fr, e->loc, "'%s' has no fields", text.text);
   buf_free(&text);
 }
@@ -190,6 +225,11 @@ void unknown_name(Env *env, const Ast *e, const char *what) {
     if (env->unit->decl.at[i]->kind == D_LAYER)
       PUSH(env->fr->arena, names, env->unit->decl.at[i]->name);
   if (!layer) all_names(env, &names);
+  const char *here = said_here(e->name);
+  if (here) {
+    err(env->fr, e->loc, "unknown %s '%s'; %s", what, e->name, here);
+    return;
+  }
   Str near = in_used_file(env, e->name);
   if (!near) near = did_you_mean(e->name, names.at, names.n);
   if (near) err(env->fr, e->loc, "unknown %s '%s'; did you mean '%s'?", what, e->name, near);

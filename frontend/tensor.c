@@ -127,6 +127,16 @@ static bool call_rest(Fb *fb, const Entity *callee, const Inst *inst, Call *c) {
   return true;
 }
 
+// What is called with what, as text.
+static Str call_key(const Call *c) {
+  Buf b = {0};
+  buf_printf(&b, "%u*%lld", c->fn, (long long)c->count);
+  for (uint32_t i = 0; i < c->narg; i++) buf_printf(&b, "/%d:%u", (int)c->arg[i].mode, c->arg[i].value);
+  Str key = str_intern(b.text);
+  buf_free(&b);
+  return key;
+}
+
 static uint32_t emit_call(Fb *fb, const Entity *callee, const Inst *inst, const Actuals *a,
                           Str name, Id loc, Id *out, uint32_t max) {
   Front *fr = fb->fr;
@@ -151,6 +161,16 @@ static uint32_t emit_call(Fb *fb, const Entity *callee, const Inst *inst, const 
     c->arg[c->narg++] = (Actual){mode, a->tensor[i]};
   }
   if (!call_rest(fb, callee, inst, c)) return 0;
+  // f(x) + f(x) is one call, unless f draws numbers. Twenty functions that each call the next one so
+  // would be a million statements otherwise.
+  Str key = inst->random ? NULL : call_key(c);
+  uint32_t same = key ? map_find(&fb->called, key) : NONE;
+  if (same != NONE) {
+    const Call *old = fb->fn.stmt.at[same].call;
+    for (uint32_t k = 0; k < old->nresult; k++) out[k] = old->result[k].value;
+    return old->nresult;
+  }
+  if (key) map_set(fr->arena, &fb->called, key, fb->fn.stmt.n);
   c->nresult = inst->nresult;
   c->result = NEWN(fr->arena, Result, inst->nresult);
   for (uint32_t k = 0; k < inst->nresult; k++) {
@@ -269,7 +289,7 @@ Val whole(Fb *fb, const Ast *e, Str name) {
   case A_FIELD:
     x = resolve(&env, e);
     if (x.kind == ENT_VALUE) {
-      if (x.binding) x.binding->read = true;
+      fb->read.at[x.value] = true;
       return v_tensor(x.value);
     }
     if (x.kind == ENT_ABSENT) return (Val){.kind = V_ABSENT};

@@ -390,7 +390,7 @@ static bool is_log_field(Str name) {
   static const char *const field[] = {"step",         "loss",    "lr",
                                       "grad_norm",    "tokens",  "tokens_per_s",
                                       "memory_bytes", "seconds", "skipped",
-                                      "val_loss"};
+                                      "val_loss",     "time",    "run"};
   for (size_t i = 0; i < sizeof field / sizeof field[0]; i++)
     if (!strcmp(field[i], name)) return true;
   return false;

@@ -75,16 +75,24 @@ static void load_uses(Front *fr, Unit *u) {
   }
 }
 
-static void check_duplicates(Front *fr, Unit *u) {
-  for (uint32_t i = 0; i < u->decl.n; i++)
-    for (uint32_t j = 0; j < i; j++) {
-      AstDecl *a = u->decl.at[j], *b = u->decl.at[i];
-      bool same = a->name == b->name && (a->kind == D_TRAIN) == (b->kind == D_TRAIN);
-      if (same && !(a->kind == D_USE && b->kind == D_USE)) {
-        err(fr, b->name_loc, "'%s' is declared twice", b->name);
-        note(fr, a->name_loc, "the first declaration is here");
-      }
+// Enters the declarations by name.
+static void enter_declarations(Front *fr, Unit *u) {
+  StrMap first[2] = {{0}}; // a train block has its model's name
+  for (uint32_t i = 0; i < u->decl.n; i++) {
+    AstDecl *b = u->decl.at[i];
+    if (map_find(&u->found[b->kind], b->name) == NONE)
+      map_set(fr->arena, &u->found[b->kind], b->name, i);
+    StrMap *names = &first[b->kind == D_TRAIN];
+    uint32_t j = map_find(names, b->name);
+    if (j == NONE) {
+      map_set(fr->arena, names, b->name, i);
+      continue;
     }
+    AstDecl *a = u->decl.at[j];
+    if (a->kind == D_USE && b->kind == D_USE) continue;
+    err(fr, b->name_loc, "'%s' is declared twice", b->name);
+    note(fr, a->name_loc, "the first declaration is here");
+  }
 }
 
 Unit *unit_load(Front *fr, Str path, const char *text, Id loc) {
@@ -98,15 +106,14 @@ Unit *unit_load(Front *fr, Str path, const char *text, Id loc) {
     return NULL;
   }
   Unit *u = parse_unit(fr, path, text, n);
-  check_duplicates(fr, u);
+  enter_declarations(fr, u);
   load_uses(fr, u);
   return u;
 }
 
 AstDecl *unit_find(Unit *u, Str name, DeclKind kind) {
-  for (uint32_t i = 0; i < u->decl.n; i++)
-    if (u->decl.at[i]->name == name && u->decl.at[i]->kind == kind) return u->decl.at[i];
-  return NULL;
+  uint32_t i = map_find(&u->found[kind], name);
+  return i == NONE ? NULL : u->decl.at[i];
 }
 
 Unit *unit_use(Unit *u, Str name, bool *known) {

@@ -21,6 +21,7 @@ NO_MESSAGE = {
     "an error": "the kind of a value whose error was reported",
     "Parser *": "a type",
     "<command line>": "a place",
+    "def __init__": "a word of other languages",
 }
 # Said where the search for a plan finds none that keeps to a model's `shard`, where passes mix the adjoints of layers
 # before a pipeline is cut or their backward pass parted, and where it could be validated but not sampled from. No model is known that leads there.
