@@ -39,11 +39,19 @@ void tensor_free(Tensor *t) {
   free(t->real);
   free(t->integer);
   free(t->scale);
+  free(t->tangent);
   free(t);
 }
 
 static void need_scale(Tensor *t) {
   if (!t->scale) t->scale = zeros(tensor_count(t), sizeof *t->scale);
+}
+
+// Room beside the elements for what the options carry.
+static void need_room(Tensor *t, const InterpOptions *o) {
+  if (o->scale) need_scale(t);
+  if (o->tangent && t->real && !t->tangent)
+    t->tangent = zeros(tensor_count(t), sizeof *t->tangent);
 }
 
 // Element `at` of the leading extent, sharing storage.
@@ -55,6 +63,7 @@ static Tensor slice(const Tensor *t, int64_t at) {
   if (r.real) r.real += skip;
   if (r.integer) r.integer += skip;
   if (r.scale) r.scale += skip;
+  if (r.tangent) r.tangent += skip;
   return r;
 }
 
@@ -64,6 +73,8 @@ static void copy_elements(Tensor *to, const Tensor *from) {
   if (to->integer) memcpy(to->integer, from->integer, n * sizeof *to->integer);
   if (to->scale && from->scale) memcpy(to->scale, from->scale, n * sizeof *to->scale);
   else if (to->scale) memset(to->scale, 0, n * sizeof *to->scale);
+  if (to->tangent && from->tangent) memcpy(to->tangent, from->tangent, n * sizeof *to->tangent);
+  else if (to->tangent) memset(to->tangent, 0, n * sizeof *to->tangent);
 }
 
 // ---- state
@@ -165,7 +176,7 @@ static StmtCode *stmt_code(Frame *fr, uint32_t at) {
 static Tensor *define(Frame *fr, Id value) {
   Tensor *t = fr->value[value] = tensor_like(&fr->f->value.at[value]);
   fr->own[value] = true;
-  if (fr->o->scale) need_scale(t);
+  need_room(t, fr->o);
   return t;
 }
 
@@ -235,6 +246,9 @@ static void store_integer(const Frame *fr, Tensor *t, int64_t at, int64_t v, dou
 static void store(const Frame *fr, const Stmt *s, const Output *out, int n, const int64_t *offset) {
   Tensor *t = fr->value[s->lhs];
   for (int l = 0; l < n; l++)
+    if (t->tangent && out->real)
+      t->tangent[offset[l]] = out->v.tangent[l] + (s->acc ? t->tangent[offset[l]] : 0);
+  for (int l = 0; l < n; l++)
     if (out->real) store_real(fr, t, offset[l], out->v.real[l], out->v.err[l], s->acc);
     else store_integer(fr, t, offset[l], out->v.integer[l], out->v.err[l], s->acc);
 }
@@ -246,22 +260,26 @@ typedef struct Reduction {
   bool real; // of the body
   int64_t count, seen; // bound points
   double acc, err, sum_abs;
+  // Of acc, in the widest format: a sum of a thousand equal terms may otherwise lose more than the
+  // gradient that is held against it, whose sums are others.
+  long double tangent;
   double second; // argmax: the greatest of what the others may reach, bounds added
   int64_t integer, best; // integer: int accumulator; best: position of the winner
 } Reduction;
 
-static void reduce_sum(Reduction *r, const Reg *x, int from, int n, bool scale) {
+static void reduce_sum(Reduction *r, const Reg *x, int from, int n, const InterpOptions *o) {
   if (!r->real) {
     for (int l = from; l < from + n; l++) {
       r->integer = (int32_t)(uint64_t)(r->integer + x->integer[l]);
-      if (scale) r->err += x->err[l];
+      if (o->scale) r->err += x->err[l];
     }
     return;
   }
   double acc = r->acc;
   for (int l = from; l < from + n; l++) acc += x->real[l];
   r->acc = acc;
-  for (int l = from; scale && l < from + n; l++) {
+  for (int l = from; o->tangent && l < from + n; l++) r->tangent += x->tangent[l];
+  for (int l = from; o->scale && l < from + n; l++) {
     r->err += x->err[l];
     r->sum_abs += isinf(x->real[l]) ? 0 : fabs(x->real[l]);
   }
@@ -274,7 +292,9 @@ static bool better(const Reduction *r, double x, double acc) {
   return isnan(x) || (r->red == RED_MIN ? x < acc : x > acc);
 }
 
-static void reduce_best(Reduction *r, const Reg *x, int from, int n, bool scale, double unit) {
+static void reduce_best(Reduction *r, const Reg *x, int from, int n, const InterpOptions *o,
+                        double unit) {
+  bool scale = o->scale;
   for (int l = from; l < from + n; l++) {
     double v = r->real ? x->real[l] : (double)x->integer[l];
     double reach = scale ? v + (r->real ? unit * x->err[l] : x->err[l]) : 0;
@@ -283,6 +303,7 @@ static void reduce_best(Reduction *r, const Reg *x, int from, int n, bool scale,
       if (scale && at) r->second = fmax(r->second, r->acc + unit * r->sum_abs);
       r->acc = v;
       r->best = at;
+      if (o->tangent) r->tangent = x->tangent[l];
       r->sum_abs = scale ? x->err[l] : 0; // the winner's own bound
     } else if (scale) {
       r->second = fmax(r->second, reach);
@@ -293,7 +314,7 @@ static void reduce_best(Reduction *r, const Reg *x, int from, int n, bool scale,
 
 static void reduce_start(Reduction *r) {
   r->seen = 0;
-  r->acc = r->err = r->sum_abs = 0;
+  r->acc = r->err = r->sum_abs = r->tangent = 0;
   r->second = -INFINITY;
   r->integer = r->best = 0;
 }
@@ -307,6 +328,7 @@ static double winner_bound(const Reduction *r, double unit) {
 static void reduce_end(const Reduction *r, Output *out, int at, const InterpOptions *o,
                        double unit) {
   double n = (double)r->count;
+  out->v.tangent[at] = (double)(r->red == RED_MEAN ? r->tangent / n : r->tangent);
   switch (r->red) {
   case RED_SUM:
   case RED_MEAN:
@@ -333,8 +355,8 @@ static void reduce_end(const Reduction *r, Output *out, int at, const InterpOpti
 static void reduce_block(const Block *b, const Reg *x, Reduction *r, Output *out, int *nout) {
   for (int l = 0; l < b->n;) {
     int n = b->n - l < r->count - r->seen ? b->n - l : (int)(r->count - r->seen);
-    if (r->red == RED_SUM || r->red == RED_MEAN) reduce_sum(r, x, l, n, b->o->scale);
-    else reduce_best(r, x, l, n, b->o->scale, b->unit);
+    if (r->red == RED_SUM || r->red == RED_MEAN) reduce_sum(r, x, l, n, b->o);
+    else reduce_best(r, x, l, n, b->o, b->unit);
     r->seen += n;
     l += n;
     if (r->seen < r->count) continue;
@@ -360,6 +382,7 @@ static bool compute(Block *b, const Code *c, const Stmt *s, Reduction *r, int64_
     const Reg *x = &b->reg[c->result];
     memcpy(out->v.integer, x->integer, (size_t)n * sizeof *x->integer);
     if (b->o->scale) memcpy(out->v.err, x->err, (size_t)n * sizeof *x->err);
+    if (b->o->tangent) memcpy(out->v.tangent, x->tangent, (size_t)n * sizeof *x->tangent);
     return true;
   }
   int nout = 0;
@@ -403,7 +426,7 @@ static bool run_comp(Frame *fr, uint32_t at) {
   StmtCode *c = stmt_code(fr, at);
   Tensor *t = s->acc ? accumulator(fr, s->lhs) : define(fr, s->lhs);
   Block *b = malloc(2 * sizeof *b), *l = b + 1;
-  CHECK(b);
+  ALLOCATED(b);
   double unit = fr->o->unit > 0 ? fr->o->unit : 0x1p-24;
   *b = (Block){.m = fr->x->m,
                .f = fr->f,
@@ -469,7 +492,7 @@ static Tensor *actual(Frame *fr, const Call *c, uint32_t i, int64_t iteration, b
   }
   Tensor *t = inout ? accumulator(fr, a->value) : fr->value[a->value];
   if (!t) BUG("`%s` is passed before it is defined", fr->f->value.at[a->value].name);
-  if (inout && fr->o->scale) need_scale(t);
+  if (inout) need_room(t, fr->o);
   if (a->mode != ACT_SLICE) return t;
   *part = slice(t, iteration);
   return part;
@@ -517,6 +540,7 @@ static bool run_move(Frame *fr, const Stmt *s) {
     copy_elements(to, from);
     return true;
   }
+  CHECK(!fr->o->tangent || !fr->x->exchange);
   if (fr->x->exchange) return fr->x->exchange(fr->x->world, fr->f, s, to, from, fr->error);
   if (fr->error) buf_printf(fr->error, "function `%s`: a collective of one rank", fr->f->name);
   return false;
@@ -556,7 +580,7 @@ static void give_results(Frame *fr, Tensor **result) {
       continue;
     }
     result[i] = tensor_new(t->type, t->extent, t->rank); // an argument, or given out already
-    if (fr->o->scale) need_scale(result[i]);
+    need_room(result[i], fr->o);
     copy_elements(result[i], t);
   }
 }
@@ -590,7 +614,7 @@ bool interp_call(Interp *x, Id fn, Tensor *const *arg, Tensor **result, const In
     bool same = scalar_of(t->type) == scalar_of(v->type) && t->rank == v->rank &&
                 !memcmp(t->extent, v->extent, v->rank * sizeof *v->extent);
     if (!same) BUG("argument `%s` of `%s` has another type or shape", v->name, f->name);
-    if (o->scale && v->role == ROLE_INOUT) need_scale(arg[i]);
+    if (v->role == ROLE_INOUT) need_room(arg[i], o);
   }
   return run_fn(x, fn, arg, result, o, error);
 }

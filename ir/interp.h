@@ -18,8 +18,23 @@
 //   where          that of the branch taken; where the condition is uncertain, |a - b| / u more
 // A comparison, argmax, floor or int whose operands' bounds times `unit` reach across the place
 // where the outcome changes is uncertain: infinite e, which spreads to all that depends on it
-// (elements to be left out of a comparison). Arguments are exact unless they come with `scale`;
-// a constant is rounded once.
+// (elements to be left out of a comparison); so is what has 0 times infinity for a bound. Arguments
+// are exact unless they come with `scale`; a constant is rounded once.
+//
+// Tangents (option `tangent`). Forward mode: beside each real stands its derivative along the
+// direction that the arguments' tangents give, so that a derivative of a program as it was written
+// owes nothing to pass differentiate. Where there is none the language says which is meant, and the
+// pass must say the same:
+//   abs(x)            0 at 0
+//   max(a, b), min    at a tie that of a, but of b where that is a constant: max(x, 0.0) has 0 at 0
+//   max, min over     that of the first greatest (least) point, or of the first NaN
+//     indices
+//   where, and, or    that of the branch taken; none by way of the condition
+//   pow(a, b)         by b, 0 where a is not above 0
+//   a / b             by b, 0 where the quotient is 0: of an exp(x) that overflows in b, too
+//   floor, int, comparisons, argmax, random, stop_gradient   none
+// A tangent of 0 adds nothing, by however much it is multiplied. Sums of them are added in long
+// double. Of programs of one rank only.
 #ifndef DTC_INTERP_H
 #define DTC_INTERP_H
 
@@ -33,6 +48,7 @@ typedef struct Tensor {
   double *real;
   int32_t *integer;
   double *scale; // e of each element (ints and bools: 0 or infinity); NULL: all 0
+  double *tangent; // of each real; NULL: all 0
 } Tensor;
 
 Tensor *tensor_new(Dtype type, const int64_t *extent, uint32_t rank); // zeros, no scale
@@ -44,6 +60,7 @@ typedef struct InterpOptions {
   uint64_t seed, step; // of random numbers: training steps count from 1
   bool round; // what is stored is rounded to the value's Dtype
   bool scale; // carry error bounds: results and in-out arguments get `scale`
+  bool tangent; // carry tangents: results and in-out arguments that are real get `tangent`
   double unit; // roundoff of the program compared with, for what is uncertain; 0 means 2^-24
   // Where not NULL (with `scale`): a generator's state. Each real that is stored is off by a random
   // part of what its own statement may lose, its operands taken as they are: a bound as above, but

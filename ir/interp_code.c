@@ -175,6 +175,7 @@ static uint16_t operator(Coder *c, Id e, bool wide, uint16_t mask) {
   bool arith = x.op == OP_NEG || x.op == OP_ADD || x.op == OP_SUB || x.op == OP_MUL ||
                x.op == OP_IDIV || x.op == OP_MOD;
   Ins in = {.op = x.op, .wide = wide && arith && x.type == SC_INT, .mask = mask};
+  in.strict = (x.op == OP_MAX || x.op == OP_MIN) && ex_is(c->m, ex_arg(c->m, e, 1), OP_REAL);
   bool lazy = x.op == OP_WHERE || x.op == OP_AND || x.op == OP_OR;
   in.real = ex(c->m, ex_arg(c->m, e, x.op == OP_WHERE ? 1 : 0))->type == SC_REAL;
   for (uint32_t i = 0; i < x.narg; i++) {

@@ -38,6 +38,7 @@ typedef struct Ins {
   uint8_t op; // Op
   bool real; // operands are real
   bool wide; // 64-bit integers
+  bool strict; // MAX, MIN: the second operand is a constant, and wins ties
   uint16_t dst, arg[3];
   uint16_t mask; // lanes reached; NO_REG: all
   uint32_t at; // OP_INDEX: affine; OP_READ: access
@@ -71,6 +72,7 @@ typedef struct Reg {
     int64_t integer[LANES];
   };
   double err[LANES];
+  double tangent[LANES]; // of a real
 } Reg;
 
 // A stretch of lanes in which only one index moves, by one a lane.
@@ -116,5 +118,7 @@ static inline void note_way(const InterpOptions *o, uint64_t outcome) {
 }
 // Bounds of one instruction's result (interp_scale.c).
 void block_errors(Block *b, const Ins *in);
+// Tangents of one instruction's result (interp_tangent.c).
+void block_tangents(Block *b, const Ins *in);
 
 #endif

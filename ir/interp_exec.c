@@ -13,7 +13,7 @@ void block_open(Block *b, const Code *c, uint32_t nindex) {
     if (b->s->index[i].extent > 1) b->moving = (int)i;
   b->nreg = c->nreg;
   b->reg = malloc((c->nreg + 1u) * sizeof(Reg));
-  CHECK(b->reg);
+  ALLOCATED(b->reg);
   for (uint32_t i = 0; i < c->constant.n; i++) {
     const Constant *k = &c->constant.at[i];
     Reg *r = &b->reg[k->reg];
@@ -23,6 +23,7 @@ void block_open(Block *b, const Code *c, uint32_t nindex) {
       if (k->is_real) r->real[l] = k->real;
       else r->integer[l] = k->integer;
       r->err[l] = err;
+      r->tangent[l] = 0;
     }
   }
 }
@@ -67,7 +68,8 @@ static void say_place(const Block *b, int lane) {
 static bool out_of_range(const Block *b, const Access *a, int check, int lane) {
   say_place(b, lane);
   if (b->error)
-    buf_printf(b->error, "subscript %u of `%s` is %lld, its extent %lld", a->check[check].dim + 1u,
+    buf_printf(b->error, "subscript %u of `%s` is %lld, its extent %lld",
+               (unsigned)a->check[check].dim,
                b->f->value.at[a->value].name, (long long)b->reg[a->check[check].reg].integer[lane],
                (long long)a->check[check].extent);
   return false;
@@ -111,6 +113,12 @@ static void load_errors(Block *b, const Ins *in, const Tensor *t, const bool *un
   }
 }
 
+static void load_tangents(Block *b, const Ins *in, const Tensor *t) {
+  double *tangent = b->reg[in->dst].tangent;
+  for (int l = 0; l < b->n; l++)
+    tangent[l] = t->tangent && b->offset[l] >= 0 ? t->tangent[b->offset[l]] : 0;
+}
+
 static bool run_read(Block *b, const Code *c, const Ins *in) {
   const Access *a = &c->access.at[in->at];
   const Tensor *t = b->value[a->value];
@@ -126,6 +134,7 @@ static bool run_read(Block *b, const Code *c, const Ins *in) {
   else
     for (int l = 0; l < b->n; l++) dst->integer[l] = offset[l] >= 0 ? t->integer[offset[l]] : 0;
   if (b->o->scale) load_errors(b, in, t, uncertain);
+  if (b->o->tangent && in->real) load_tangents(b, in, t);
   return true;
 }
 
@@ -310,6 +319,7 @@ bool block_run(Block *b, const Code *c) {
     const Ins *in = &c->ins.at[i];
     if (!run_one(b, c, in)) return false;
     if (b->o->scale && in->op != OP_READ) block_errors(b, in);
+    if (b->o->tangent && in->op != OP_READ) block_tangents(b, in);
     if (b->o->ways && has_ways(in)) note_ways(b, in);
   }
   return true;

@@ -151,7 +151,7 @@ Tensor *tensor_gather(const Module *m, const Shard *shard, Tensor *const *share,
   for (uint32_t a = 0; a < m->axis.n; a++)
     if (shard[a].kind == SHARD_PARTIAL) g.op = (Red)shard[a].op, partial |= 1u << a;
   g.from = calloc((size_t)tensor_count(g.whole), sizeof *g.from);
-  CHECK(g.from);
+  ALLOCATED(g.from);
   bool ok = true;
   for (int64_t r = 0, n = mesh_size(m); ok && r < n; r++) {
     int64_t coord[MAX_AXIS];
@@ -226,7 +226,7 @@ static void fail(World *w, const Rank *a, const Rank *b, const char *what) {
 static Rank **members(const Rank *r, const Stmt *s) {
   int64_t n = coll_size(r->m, s), coord[MAX_AXIS];
   Rank **group = malloc((size_t)n * sizeof *group);
-  CHECK(group);
+  ALLOCATED(group);
   for (int64_t k = 0; k < n; k++) {
     int64_t rank = 0, step = 1, left = k;
     mesh_coord(r->m, r->number, coord);
@@ -388,7 +388,7 @@ static Tensor **rank_args(const Module *m, Id fn, Tensor *const *arg, int64_t ra
   int64_t coord[MAX_AXIS];
   mesh_coord(m, rank, coord);
   Tensor **all = calloc(f->arg.n + 1, sizeof *all);
-  CHECK(all);
+  ALLOCATED(all);
   for (uint32_t i = 0; i < f->arg.n; i++) {
     const Value *v = &f->value.at[f->arg.at[i]];
     for (uint32_t a = 0; a < m->axis.n && v->rank == 0; a++) {
@@ -413,15 +413,16 @@ bool interp_ranks(const Module *const *m, Id fn, Tensor *const *const *arg, Tens
                   const InterpOptions *o, Buf *error) {
   World w = {.fn = fn, .o = o, .nrank = mesh_size(m[0]), .error = error};
   w.rank = calloc((size_t)w.nrank, sizeof *w.rank);
-  CHECK(w.rank && !o->ways && m[0]->spmd);
+  ALLOCATED(w.rank);
+  CHECK(!o->ways && m[0]->spmd);
   pthread_mutex_init(&w.lock, NULL);
   pthread_cond_init(&w.turn, NULL);
   bool **made = calloc((size_t)w.nrank, sizeof *made);
-  CHECK(made);
+  ALLOCATED(made);
   pthread_mutex_lock(&w.lock); // nobody runs before all are there
   for (int64_t r = 0; r < w.nrank; r++) {
     made[r] = calloc(m[r]->fn.at[fn].arg.n + 1, sizeof **made);
-    CHECK(made[r]);
+    ALLOCATED(made[r]);
     w.rank[r] = (Rank){.w = &w, .number = r, .m = m[r], .result = result[r]};
     w.rank[r].arg = rank_args(m[r], fn, arg[r], r, made[r]);
     if (pthread_create(&w.rank[r].thread, NULL, run_rank, &w.rank[r])) BUG("no thread for a rank");

@@ -5,8 +5,9 @@
 
 enum { LIBM = 8 }; // roundoffs of a libm function: libmvec promises 4 ulp
 
-// What has no error has none however it is amplified.
-static double amplified(double by, double e) { return e == 0 ? 0 : fabs(by) * e; }
+// What has no error has none however it is amplified; nor has what is multiplied by nothing, though
+// it be uncertain: 0 times infinity would be NaN, which no comparison finds.
+static double amplified(double by, double e) { return e == 0 || by == 0 ? 0 : fabs(by) * e; }
 
 // The bound of one operator of reals whose result is r. An infinity is exact.
 static double real_bound(const Ins *in, double r, const double *x, const double *e, double unit) {
@@ -62,7 +63,7 @@ static double outcome_bound(const Ins *in, const Reg *x, const Reg *y, int l, do
     return x->err[l] > 0 && near && rint(x->real[l]) != 0 ? INFINITY
                                                           : 0; // about 0 both sides give 0
   }
-  double e = x->err[l] + y->err[l];
+  double e = x == y ? 0 : x->err[l] + y->err[l]; // x != x is certain
   return e > 0 && fabs(x->real[l] - y->real[l]) <= unit * e ? INFINITY : 0;
 }
 
@@ -85,7 +86,9 @@ void block_errors(Block *b, const Ins *in) {
     } else if (in->real && in->op != OP_TO_REAL) {
       double x[3], e[3];
       for (int i = 0; i < n; i++) x[i] = r[i]->real[l], e[i] = r[i]->err[l];
-      err[l] = real_bound(in, b->reg[in->dst].real[l], x, e, b->unit);
+      double bound = real_bound(in, b->reg[in->dst].real[l], x, e, b->unit);
+      // A slope of 0 at an uncertain place: no bound. A NaN would be lost among a maximum's terms.
+      err[l] = isnan(bound) ? INFINITY : bound;
     } else {
       err[l] = logic_bound(in, r[0], second, l);
     }

@@ -1,5 +1,7 @@
 #include "ir/ir.h"
 
+#include "ir/map.h"
+
 #include <stdlib.h>
 
 const char *const dtype_name[NDTYPE] = {"real", "f64", "f32", "bf16", "f16", "int", "bool"};
@@ -48,6 +50,7 @@ Module *module_new(Arena *a, Sources *s) {
   m->src = s;
   m->name = str_intern("");
   m->compute = DT_REAL;
+  m->limits = default_limits;
   for (int e = 0; e < NENTRY; e++) m->entry[e] = NONE;
   m->table = NEW(a, struct ExprTable);
   return m;
@@ -184,13 +187,14 @@ Id ex_like(Module *m, Id id, int64_t integer, const Id *arg) {
 
 // A memo from expression id to its replacement keeps shared subtrees shared and the walk linear.
 typedef struct Memo {
-  Id *to; // NONE: not visited
+  IdMap to;
   ExprMap map;
   void *ctx;
 } Memo;
 
 static Id map_rec(Module *m, Id id, Memo *memo) {
-  if (memo->to[id] != NONE) return memo->to[id];
+  Id known = id_map_find(&memo->to, id);
+  if (known != NONE) return known;
   Expr e = *ex(m, id);
   Id arg[64], r = id;
   bool changed = false;
@@ -202,15 +206,15 @@ static Id map_rec(Module *m, Id id, Memo *memo) {
   }
   if (changed) r = ex_like(m, id, e.integer, arg);
   if (memo->map && (e.op == OP_INDEX || e.op == OP_READ)) r = memo->map(m, r, memo->ctx);
-  return memo->to[id] = r;
+  id_map_set(&memo->to, id, r);
+  return r;
 }
 
 Id ex_map(Module *m, Id e, ExprMap map, void *ctx) {
-  Memo memo = {malloc((e + 1) * sizeof(Id)), map, ctx}; // arguments have smaller ids
-  CHECK(memo.to);
-  memset(memo.to, 0xff, (e + 1) * sizeof(Id));
+  Memo memo = {.map = map, .ctx = ctx};
+  id_map_init(&memo.to);
   Id r = map_rec(m, e, &memo);
-  free(memo.to);
+  id_map_free(&memo.to);
   return r;
 }
 
@@ -241,24 +245,24 @@ uint32_t ex_indices(const Module *m, Id id) {
 }
 
 typedef struct Visit {
-  uint8_t *seen;
+  IdMap seen;
   void (*visit)(const Module *m, Id read, void *ctx);
   void *ctx;
 } Visit;
 
 static void reads_rec(const Module *m, Id id, Visit *v) {
-  if (v->seen[id]) return;
-  v->seen[id] = 1;
+  if (id_map_find(&v->seen, id) != NONE) return;
+  id_map_set(&v->seen, id, 1);
   const Expr *e = ex(m, id);
   for (uint32_t i = 0; i < e->narg; i++) reads_rec(m, ex_arg(m, id, i), v);
   if (e->op == OP_READ) v->visit(m, id, v->ctx);
 }
 
 void ex_reads(const Module *m, Id e, void (*visit)(const Module *, Id, void *), void *ctx) {
-  Visit v = {calloc(e + 1, 1), visit, ctx};
-  CHECK(v.seen);
+  Visit v = {.visit = visit, .ctx = ctx};
+  id_map_init(&v.seen);
   reads_rec(m, e, &v);
-  free(v.seen);
+  id_map_free(&v.seen);
 }
 
 bool ex_has_read(const Module *m, Id id, Id value) {
@@ -269,60 +273,88 @@ bool ex_has_read(const Module *m, Id id, Id value) {
   return false;
 }
 
+// Names of a function's values or of a module's functions. They are looked up for each new one, and
+// a body has tens of thousands. What writes names or arrays without telling this is found out: an entry
+// that is not true any more by looking, an array that grew or shrank by its address and length.
+struct NameSet {
+  const void *base; // the array that was read, and how much of it
+  Id n;
+  StrMap at; // position
+  StrMap next; // of names that were taken: the least K not known to be taken
+};
+
 typedef struct Names {
   const void *in;
   Str (*at)(const void *in, Id i);
   Id n;
+  const void *base;
 } Names;
 
 static Str fn_name(const void *in, Id i) { return ((const Module *)in)->fn.at[i].name; }
 static Str value_name(const void *in, Id i) { return ((const Fn *)in)->value.at[i].name; }
 
-// K where name is "base.K" as unique_name writes it, else 0.
-static uint64_t suffix_of(Str name, Str base, size_t length) {
-  if (strncmp(name, base, length) || name[length] != '.') return 0;
-  uint64_t k = 0;
-  const char *digit = name + length + 1;
-  if (*digit == '0') return 0;
-  for (; *digit >= '0' && *digit <= '9' && k < NONE; digit++) k = k * 10 + (uint64_t)(*digit - '0');
-  return *digit ? 0 : k;
+static struct NameSet *name_set(Arena *a, struct NameSet *s, const Names *names) {
+  if (!s) s = NEW(a, struct NameSet);
+  if (s->base == names->base && s->n == names->n) return s;
+  *s = (struct NameSet){.base = names->base, .n = names->n};
+  for (Id i = 0; i < names->n; i++) map_set(a, &s->at, names->at(names->in, i), i);
+  return s;
 }
 
-// The name, or name.K with the least K from 2 on that none has. One look at each: a body may bind
-// a name ten thousand times.
-static Str unique_name(Str name, Names names) {
-  Id i = 0;
-  while (i < names.n && names.at(names.in, i) != name) i++;
-  if (i == names.n) return name;
-  uint8_t *taken = calloc(names.n + 3, 1);
-  CHECK(taken);
-  size_t length = strlen(name);
-  for (i = 0; i < names.n; i++) {
-    uint64_t k = suffix_of(names.at(names.in, i), name, length);
-    if (k < names.n + 3) taken[k] = 1;
-  }
-  uint32_t k = 2;
-  while (taken[k]) k++;
-  free(taken);
-  return str_printf("%s.%u", name, k);
+static bool is_taken(Arena *a, struct NameSet *s, const Names *names, Str name) {
+  Id at = map_find(&s->at, name);
+  if (at == NONE) return false;
+  if (at < names->n && names->at(names->in, at) == name) return true;
+  for (Id i = 0; i < names->n; i++) // it had that name; another may have it now
+    if (names->at(names->in, i) == name) {
+      map_set(a, &s->at, name, i);
+      return true;
+    }
+  return false;
+}
+
+// The name, or name.K with the least K from 2 on that none has.
+static Str unique_name(Arena *a, struct NameSet *s, Str name, const Names *names) {
+  if (!is_taken(a, s, names, name)) return name;
+  uint32_t k = map_find(&s->next, name);
+  if (k == NONE) k = 2;
+  Str unique;
+  while (is_taken(a, s, names, unique = str_printf("%s.%u", name, k))) k++;
+  map_set(a, &s->next, name, k + 1);
+  return unique;
+}
+
+static void name_added(Arena *a, struct NameSet *s, Str name, const void *base, Id n) {
+  map_set(a, &s->at, name, n - 1);
+  s->base = base;
+  s->n = n;
 }
 
 Id fn_new(Module *m, Str name, Id loc) {
-  Fn f = {.name = unique_name(name, (Names){m, fn_name, m->fn.n}), .loc = loc};
+  Names names = {m, fn_name, m->fn.n, m->fn.at};
+  m->names = name_set(m->arena, m->names, &names);
+  Fn f = {.name = unique_name(m->arena, m->names, name, &names), .loc = loc};
   PUSH(m->arena, m->fn, f);
+  name_added(m->arena, m->names, f.name, m->fn.at, m->fn.n);
   return m->fn.n - 1;
 }
 
 Id fn_value(Module *m, Fn *f, Str name, Dtype t, const int64_t *extent, uint32_t rank, Role role, Id loc) {
   CHECK(rank <= MAX_RANK);
-  Str unique = unique_name(name, (Names){f, value_name, f->value.n});
+  Names names = {f, value_name, f->value.n, f->value.at};
+  f->names = name_set(m->arena, f->names, &names);
+  Str unique = unique_name(m->arena, f->names, name, &names);
   Value v = {.name = unique, .type = t, .rank = (uint8_t)rank, .role = role, .loc = loc};
   int64_t n = dtype_size(t);
   for (uint32_t d = 0; d < rank; d++) {
     v.extent[d] = extent[d];
-    CHECK(extent[d] >= 1 && mul_ok(n, extent[d], &n));
+    CHECK(extent[d] >= 1);
+    if (!mul_ok(n, extent[d], &n))
+      too_large("`%s` of %s has more bytes than 64 bits count: make the batch, a stack or a size smaller",
+            name, f->name);
   }
   PUSH(m->arena, f->value, v);
+  name_added(m->arena, f->names, unique, f->value.at, f->value.n);
   Id id = f->value.n - 1;
   if (role != ROLE_LOCAL) PUSH(m->arena, f->arg, id);
   return id;
@@ -377,6 +409,11 @@ Id fn_find(const Module *m, Str name) {
   for (Id i = 0; i < m->fn.n; i++)
     if (m->fn.at[i].name == name) return i;
   return NONE;
+}
+
+void fn_rename(Module *m, Fn *f, Id value, Str name) {
+  f->value.at[value].name = name;
+  if (f->names) map_set(m->arena, &f->names->at, name, value);
 }
 
 Id value_find(const Fn *f, Str name) {

@@ -30,6 +30,7 @@
 #define DTC_IR_H
 
 #include "ir/diag.h"
+#include "ir/limits.h"
 #include "ir/util.h"
 
 enum { MAX_RANK = 8, MAX_INDEX = 16, MAX_AXIS = 4, MAX_AXIS_SIZE = 1 << 20 };
@@ -258,6 +259,7 @@ typedef struct Fn {
   Intrinsic intrinsic; // the body defines it; a backend may have a better implementation
   bool backward; // of the intrinsic: this is its derivative
   Id loc;
+  struct NameSet *names; // of values; private to ir.c
 } Fn;
 
 typedef enum InitKind { INIT_ZEROS, INIT_ONES, INIT_NORMAL, INIT_UNIFORM, INIT_CONST, NINIT } InitKind;
@@ -385,6 +387,7 @@ typedef struct Module {
   bool unproved; // passes/shard.c: the plan over the axes may not be a least one
   bool spmd; // local form (passes/localise.c): extents of values are those of one rank
   VEC(Str) metric; // names, in result order after the loss
+  Limits limits; // sizes at which passes and code generation choose: ir/limits.h
   VEC(DataRange) range;
   uint32_t ndata; // data arguments of the loss
   Id entry[NENTRY]; // functions, or NONE
@@ -396,6 +399,7 @@ typedef struct Module {
   VEC(Chunk) chunk; // passes/pipeline.c; in place of ENTRY_STEP, ENTRY_EVAL and ENTRY_SAMPLE
   Train train;
   struct ExprTable *table; // hash-consing; private to ir.c
+  struct NameSet *names; // of functions; private to ir.c
 } Module;
 
 // How many blocks come before owners repeat: the axis's size, or twice that where it is folded.
@@ -450,5 +454,6 @@ Str coll_axis_name(const Module *m, const Stmt *s); // over which it is: "tp", "
 Str rank_arg_name(const Module *m, uint32_t axis); // "$rank.tp": a function's int scalar, in the local form
 Id fn_find(const Module *m, Str name); // NONE where absent
 Id value_find(const Fn *f, Str name); // NONE where absent
+void fn_rename(Module *m, Fn *f, Id value, Str name); // to one that no other value has
 
 #endif

@@ -119,7 +119,7 @@ static Id declare_lhs(Parser *p, const Token *t, const Id *sub, uint32_t rank) {
   for (uint32_t d = 0; d < rank; d++)
     if ((s.extent[d] = whole_extent(p, sub[d])) < 1) {
       p_fail(p, t, "subscript %u of `%s` does not give its extent: declare it on a line above",
-             d + 1, t->text);
+             d, t->text);
       return NONE;
     }
   if (!shape_fits(p, t, dt, &s) || !shards(p, &s, all)) return NONE;

@@ -254,7 +254,7 @@ bool p_list(Parser *p, int close, Id *arg, uint32_t max, uint32_t *n) {
 bool p_all_ints(Parser *p, const Token *t, const Id *sub, uint32_t n) {
   for (uint32_t i = 0; i < n; i++)
     if (ex(p->m, sub[i])->type != SC_INT)
-      return p_fail(p, t, "subscript %u is %s, not int", i + 1,
+      return p_fail(p, t, "subscript %u is %s, not int", i,
                     scalar_text[ex(p->m, sub[i])->type]);
   return true;
 }

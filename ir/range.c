@@ -68,17 +68,34 @@ static bool require(Checker *c, const Lin *form, int64_t extent, bool low, bool 
   return true;
 }
 
+static bool below(Checker *c, const Lin *form, int64_t extent) {
+  Lin above = *form;
+  for (uint32_t i = 0; i < above.n; i++) above.term[i].coef = -above.term[i].coef;
+  return !__builtin_sub_overflow(extent - 1, form->constant, &above.constant) &&
+         prover_nonneg(c->p, &above);
+}
+
+// max(0, label[b]) is below an extent where both are, and min(9, label[b]) not negative.
+static bool require_both(Checker *c, Id sub, int64_t extent, bool low, bool high) {
+  Op op = (Op)ex(c->m, sub)->op;
+  if (op == OP_MAX ? low : op != OP_MIN || high) return false;
+  for (uint32_t i = 0; i < 2; i++) {
+    Lin form = prover_form(c->p, ex_arg(c->m, sub, i), true);
+    bool proved = low ? prover_nonneg(c->p, &form) : below(c, &form, extent);
+    if (!proved && !require(c, &form, extent, low, high)) return false;
+  }
+  return true;
+}
+
 static void check_subscript(Checker *c, Id value, bool write, uint32_t dim, Id sub) {
   int64_t extent = c->f->value.at[value].extent[dim];
   const Expr *x = ex(c->m, sub);
   const Stmt *s = &c->f->stmt.at[c->stmt];
   if (x->op == OP_INDEX && s->index[x->integer].extent <= extent) return;
-  Lin form = prover_form(c->p, sub, true), above = form;
-  bool low = !prover_nonneg(c->p, &form), high = true;
-  for (uint32_t i = 0; i < above.n; i++) above.term[i].coef = -above.term[i].coef;
-  if (!__builtin_sub_overflow(extent - 1, form.constant, &above.constant))
-    high = !prover_nonneg(c->p, &above);
+  Lin form = prover_form(c->p, sub, true);
+  bool low = !prover_nonneg(c->p, &form), high = !below(c, &form, extent);
   if ((!low && !high) || require(c, &form, extent, low, high)) return;
+  if (require_both(c, sub, extent, low, high)) return;
   report(c, (RangeIssue){c->fn, c->stmt, value, write, dim, sub, low, high,
                          prover_bounds(c->p, &form)});
 }

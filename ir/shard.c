@@ -247,7 +247,7 @@ static Kind kind_of(Linear *l, Id e) {
 
 static Linear linear_new(const ShardAsk *q, Buf *why) {
   Linear l = {.q = q, .why = why, .kind = calloc(q->m->expr.n + 1, 1)};
-  CHECK(l.kind);
+  ALLOCATED(l.kind);
   return l;
 }
 
@@ -407,7 +407,7 @@ Id shard_mask(Module *m, const ShardAsk *q, bool whole_into_partial, Id rank0, u
   l.m = m;
   l.rank0 = rank0;
   l.masked = malloc((q->m->expr.n + 1) * sizeof(Id));
-  CHECK(l.masked);
+  ALLOCATED(l.masked);
   memset(l.masked, 0xff, (q->m->expr.n + 1) * sizeof(Id));
   Kind k = kind_of(&l, q->s->body);
   Id body = q->s->body;

@@ -2,7 +2,20 @@
 
 #include <stdlib.h>
 
-enum { BLOCK_BYTES = 1 << 16, ALIGN = 16 };
+#if defined __has_feature
+#define HAS_FEATURE(x) __has_feature(x)
+#else
+#define HAS_FEATURE(x) 0
+#endif
+#if defined __SANITIZE_ADDRESS__ || HAS_FEATURE(address_sanitizer)
+#define ALLOCATE_ALONE 1
+#else
+#define ALLOCATE_ALONE 0
+#endif
+
+// Under the address sanitizer each allocation is a block, of exactly its size: an overflow inside a
+// block that several share is not seen, and a freed arena's memory could be used again unnoticed.
+enum { BLOCK_BYTES = ALLOCATE_ALONE ? 0 : 1 << 16, ALIGN = 16 };
 
 typedef struct Block {
   struct Block *next;
@@ -30,10 +43,24 @@ void bug(const char *file, int line, const char *fmt, ...) {
   exit(70);
 }
 
-static void *must(void *p) {
-  if (p) return p;
+void too_large(const char *fmt, ...) {
+  va_list ap;
+  fputs("dtc: error: ", stderr);
+  va_start(ap, fmt);
+  vfprintf(stderr, fmt, ap);
+  va_end(ap);
+  fputs("\n", stderr);
+  exit(1);
+}
+
+void out_of_memory(void) {
   fputs("dtc: out of memory\n", stderr);
-  exit(70);
+  exit(3); // the machine's lack, as a missing tool is
+}
+
+static void *must(void *p) {
+  ALLOCATED(p);
+  return p;
 }
 
 static Block *block_new(size_t bytes) {
@@ -61,10 +88,10 @@ void arena_free(Arena *a) {
 
 void *arena_alloc(Arena *a, size_t bytes) {
   if (bytes > SIZE_MAX - 2 * ALIGN) must(NULL);
-  bytes = (bytes + ALIGN - 1) / ALIGN * ALIGN;
-  if (a->block->cap - a->block->used < bytes) {
+  if (!ALLOCATE_ALONE) bytes = (bytes + ALIGN - 1) / ALIGN * ALIGN;
+  if (ALLOCATE_ALONE || a->block->cap - a->block->used < bytes) {
     Block *b = block_new(bytes > BLOCK_BYTES / 4 ? bytes : BLOCK_BYTES);
-    if (b->cap == bytes && bytes > BLOCK_BYTES / 4) { // a block of its own; keep filling the old one
+    if (bytes == b->cap) { // allocated alone; keep filling the old block
       b->next = a->block->next;
       a->block->next = b;
       b->used = bytes;

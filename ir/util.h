@@ -13,7 +13,7 @@ typedef uint32_t Id;
 #define NONE UINT32_MAX
 
 // An arena owns everything allocated from it until arena_free. Allocation never fails: running out
-// of memory prints a message and ends the process with status 70.
+// of memory prints a message and ends the process with status 3.
 typedef struct Arena Arena;
 Arena *arena_new(void);
 void arena_free(Arena *a);
@@ -65,6 +65,15 @@ _Noreturn void bug(const char *file, int line, const char *fmt, ...)
 #define CHECK(cond)                                                                                \
   do {                                                                                             \
     if (!(cond)) BUG("check failed: %s", #cond);                                                   \
+  } while (0)
+// A limit that is met where no caller can hand on a failure: prints the message, ends with status 1.
+_Noreturn void too_large(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+// After an allocation that is not an arena's.
+_Noreturn void out_of_memory(void);
+#define ALLOCATED(cond)                                                                            \
+  do {                                                                                             \
+    if (!(cond)) out_of_memory();                                                                  \
   } while (0)
 // Called by bug() before it ends, with the message: the driver writes a reproducer there.
 extern void (*bug_hook)(const char *message);

@@ -219,7 +219,7 @@ static bool writes_once(Verifier *v) {
   for (uint32_t d = 0; d < t->rank; d++) {
     Affine a = {0};
     if (!affine(v->m, s, s->sub[d], 1, &a) || !counts_once(s, &a, t->extent[d], &used))
-      return fail(v, "subscript %u does not write each of %lld places exactly once", d + 1,
+      return fail(v, "subscript %u does not write each of %lld places exactly once", d,
                   (long long)t->extent[d]);
   }
   for (uint32_t i = 0; i < s->nfree; i++)
@@ -286,7 +286,7 @@ static bool comp_ok(Verifier *v) {
   if (!indices_ok(v) || !expr_ok(v, s->body)) return false;
   for (uint32_t d = 0; d < t->rank; d++) {
     if (!expr_ok(v, s->sub[d])) return false;
-    if (ex(v->m, s->sub[d])->type != SC_INT) return fail(v, "subscript %u is not an int", d + 1);
+    if (ex(v->m, s->sub[d])->type != SC_INT) return fail(v, "subscript %u is not an int", d);
     occur |= ex_indices(v->m, s->sub[d]);
   }
   for (uint32_t i = 0; i < s->nindex; i++) {
@@ -704,6 +704,47 @@ static bool chunks_ok(Verifier *v) {
   return true;
 }
 
+// ---- arrays of statements
+
+// An array of a statement, by address.
+typedef struct Held {
+  const void *at;
+  Id fn;
+  uint32_t stmt;
+} Held;
+
+static int by_address(const void *a, const void *b) {
+  const char *x = ((const Held *)a)->at, *y = ((const Held *)b)->at;
+  return (x > y) - (x < y);
+}
+
+// Passes change subscripts, indices and actuals in place: an array that two statements share would
+// change in both.
+static bool share_nothing(Verifier *v) {
+  const Module *m = v->m;
+  VEC(Held) held = {0};
+  for (Id f = 0; f < m->fn.n; f++)
+    for (uint32_t i = 0; i < m->fn.at[f].stmt.n; i++) {
+      const Stmt *s = &m->fn.at[f].stmt.at[i];
+      const Call *c = s->call;
+      if (s->nindex) PUSH(m->arena, held, (Held){s->index, f, i});
+      if (s->kind == ST_COMP && m->fn.at[f].value.at[s->lhs].rank)
+        PUSH(m->arena, held, (Held){s->sub, f, i});
+      if (c) PUSH(m->arena, held, (Held){c, f, i});
+      if (c && c->narg) PUSH(m->arena, held, (Held){c->arg, f, i});
+      if (c && c->nresult) PUSH(m->arena, held, (Held){c->result, f, i});
+    }
+  if (held.n) qsort(held.at, held.n, sizeof *held.at, by_address);
+  for (uint32_t i = 1; i < held.n; i++) {
+    if (held.at[i].at != held.at[i - 1].at) continue;
+    const Held *a = &held.at[i - 1], *b = &held.at[i];
+    v->f = &m->fn.at[b->fn];
+    v->s = &v->f->stmt.at[b->stmt];
+    return fail(v, "shares an array with statement %u of `%s`", a->stmt, m->fn.at[a->fn].name);
+  }
+  return true;
+}
+
 bool ir_verify(const Module *m, Buf *why) {
   Verifier v = {.m = m, .why = why};
   v.stamp = NEWN(m->arena, uint32_t, m->expr.n + 1);
@@ -712,6 +753,7 @@ bool ir_verify(const Module *m, Buf *why) {
     if (!fn_ok(&v, &m->fn.at[i])) return false;
   v.f = NULL;
   v.s = NULL;
+  if (!share_nothing(&v)) return false;
   uint8_t *color = arena_alloc(m->arena, m->fn.n + 1);
   for (Id i = 0; i < m->fn.n; i++)
     if (!color[i] && !acyclic(&v, i, color, 0)) return false;
@@ -734,7 +776,7 @@ bool ir_verify_ranges(const Module *m, Buf *why) {
   const RangeIssue *i = &r.issue.at[0];
   Verifier v = {.m = m, .why = why, .f = &m->fn.at[i->fn]};
   v.s = &v.f->stmt.at[i->stmt];
-  return fail(&v, "subscript %u of `%s` may be out of range (%lld .. %lld of %lld)", i->dim + 1,
+  return fail(&v, "subscript %u of `%s` may be out of range (%lld .. %lld of %lld)", i->dim,
               name_of(&v, i->value), (long long)i->known.lo, (long long)i->known.hi,
               (long long)v.f->value.at[i->value].extent[i->dim]);
 }

@@ -52,7 +52,7 @@ static bool collect(Graph *g, Id e) {
 
 static Graph graph_of(Module *m, Id e, const bool *active) {
   Graph g = {.m = m, .active = active, .slot = malloc((e + 1) * sizeof(Id))};
-  CHECK(g.slot);
+  ALLOCATED(g.slot);
   memset(g.slot, 0xff, (e + 1) * sizeof(Id));
   collect(&g, e);
   return g;

@@ -291,8 +291,10 @@ static Id once(Rewrite *w, Id e) {
   if (ex_is(m, e, OP_INT) && ex(m, e)->integer == 0) return e;
   if (reads_local(m, e, w->type)) {
     if (ex(m, e)->type != SC_REAL) return NONE;
-    Id batch = ex1(m, OP_TO_REAL, read_batch(w));
-    return fold_mul(m, e, fold_div(m, sample_count(w, 0), batch));
+    // A statistic of no samples is 0, and its logarithm would not vanish with the count.
+    Id any = ex2(m, OP_LT, read_first(w), read_batch(w));
+    Id share = fold_div(m, sample_count(w, 0), ex1(m, OP_TO_REAL, read_batch(w)));
+    return ex3(m, OP_WHERE, any, fold_mul(m, e, share), ex_real(m, 0));
   }
   Id first = ex2(m, OP_EQ, read_first(w), ex_int(m, 0));
   return ex3(m, OP_WHERE, first, e, ex_zero(m, (Scalar)ex(m, e)->type));
@@ -402,7 +404,7 @@ static bool call_stmt(Rewrite *w, const Stmt *s) {
   if (!samples_of_callee(&w->b->s, fn_of(w), s, w->type, &in)) return false;
   Done *d = callee_for(w->b, s->call->fn, in);
   if (!d) return false;
-  Stmt t = stmt_copy(w->m, s);
+  Stmt t = stmt_copy(w->m, fn_of(w), s);
   w->changed |= t.call->fn != d->to;
   t.call->fn = d->to;
   if (d->batched) {
@@ -541,7 +543,7 @@ static void take_totals(Rewrite *w, uint32_t before, uint32_t after) {
     Str name = str_printf("$total.%u", i);
     if (own) {
       Id t = w->total.at[i - before];
-      f->value.at[t].name = name;
+      fn_rename(m, f, t, name);
       f->value.at[t].role = ROLE_IN;
       PUSH(m->arena, f->arg, t);
       PUSH(m->arena, extra, t);

@@ -11,7 +11,7 @@ static void results_to_arguments(Module *m, Fn *f) {
   for (uint32_t r = 0; r < nresult; r++) {
     Id old = f->result.at[r];
     Str name = f->value.at[old].name;
-    f->value.at[old].name = str_printf("%s.again", name);
+    fn_rename(m, f, old, str_printf("%s.again", name));
     to[old] = value_like(m, f, old, name, ROLE_IN);
   }
   for (uint32_t i = 0; i < f->stmt.n; i++) {

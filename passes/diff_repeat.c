@@ -188,7 +188,7 @@ static void make_backward(Body *b, Str name) {
   g->stmt.at = NULL;
   g->stmt.n = g->stmt.cap = 0;
   for (uint32_t i = b->renamed.n; i-- > 0;)
-    PUSH(m->arena, g->stmt, stmt_copy(m, &b->renamed.at[i]));
+    PUSH(m->arena, g->stmt, stmt_copy(m, g, &b->renamed.at[i]));
   for (uint32_t i = 0; i < nback; i++) PUSH(m->arena, g->stmt, back[i]);
   for (uint32_t i = 0; i < b->need.n; i++) PUSH(m->arena, g->arg, b->need.at[i]);
   for (uint32_t i = 0; i < b->save.n; i++) {

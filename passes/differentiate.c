@@ -268,7 +268,7 @@ static Id save_argmax(Diff *d, const Stmt *s, uint32_t at) {
   }
   Str name = str_printf("%s.%s", f->value.at[s->lhs].name, s->red == RED_MAX ? "argmax" : "argmin");
   Id v = fn_value(m, f, name, DT_I32, extent, s->nfree, ROLE_LOCAL, s->loc);
-  Stmt arg = stmt_copy(m, s);
+  Stmt arg = stmt_copy(m, f, s);
   arg.red = RED_ARGMAX;
   arg.acc = false;
   arg.lhs = v;

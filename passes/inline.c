@@ -1,10 +1,13 @@
 // Flattens calls: every layer and fn of the language becomes part of its caller.
 // requires: entries and functions as the frontend makes them; no recursion.
-// guarantees: no ST_CALL but of intrinsics; bodies of repeats and intrinsics flat inside; every
+// guarantees: no ST_CALL but of intrinsics, whose body is what backends implement (ir/attention.h); bodies of repeats and intrinsics flat inside; every
 //   function reached from an entry.
 // invalidates: positions of functions, statements and values.
+#include "ir/attention.h"
 #include "passes/passes.h"
 #include "passes/util.h"
+
+enum { MAX_FLAT = 100000 }; // statements; as many take some 10 s to compile
 
 // What copying a callee's statements into a caller needs.
 typedef struct Inliner {
@@ -86,9 +89,41 @@ static void flatten(Module *m, Id fn) {
   }
 }
 
+// Statements that a function has once its calls are written out.
+static int64_t flat_size(const Module *m, Id fn, const int64_t *size) {
+  const Fn *f = &m->fn.at[fn];
+  int64_t n = 0;
+  for (uint32_t i = 0; i < f->stmt.n; i++) {
+    const Stmt *s = &f->stmt.at[i];
+    bool flat = s->kind == ST_CALL && m->fn.at[s->call->fn].intrinsic == INTR_NONE;
+    n += flat ? size[s->call->fn] : 1;
+  }
+  return n;
+}
+
+// Functions that each call the next one twice make 2^n statements, so this is found out before they
+// are written.
+static bool check_sizes(Module *m, const Id *order, uint32_t n) {
+  int64_t *size = NEWN(m->arena, int64_t, m->fn.n + 1);
+  for (uint32_t i = 0; i < n; i++) {
+    const Fn *f = &m->fn.at[order[i]];
+    size[order[i]] = flat_size(m, order[i], size);
+    if (size[order[i]] <= MAX_FLAT) continue;
+    diag_error(m->src, f->loc,
+               "'%s' comes to %lld statements once the functions that it calls are written out in "
+               "it, and dtc takes at most %d; call them fewer times, or make equal layers a stack",
+               f->name, (long long)size[order[i]], MAX_FLAT);
+    return false;
+  }
+  return true;
+}
+
 bool pass_inline(Module *m) {
+  // In the local form a ring's parts have the note from localise, and bodies of their kind.
+  if (!m->spmd && !attention_recognise(m)) return false;
   Id *order = NEWN(m->arena, Id, m->fn.n + 1);
   uint32_t n = module_postorder(m, order);
+  if (!check_sizes(m, order, n)) return false;
   for (uint32_t i = 0; i < n; i++) flatten(m, order[i]);
   for (uint32_t i = 0; i < n; i++) {
     fn_remove_dead(m, &m->fn.at[order[i]], NULL);

@@ -9,8 +9,6 @@
 #include "passes/adjoint.h"
 #include "passes/util.h"
 
-enum { SMALL = 8 }; // compare instead of scatter up to this many elements
-
 // A dimension of the target whose subscript is neither free nor solved yet: `e` must equal a fresh
 // index. Where e was the first part of a group, `rest` has the group's other parts, all free.
 typedef struct Equation {
@@ -280,13 +278,13 @@ static void settle(Inversion *v) {
       if (v->eq[q].e != NONE) more |= solve(v, &v->eq[q]);
     more |= settle_claimed(v);
   }
-  int64_t size = 1;
+  int64_t size = 1, most = v->m->limits.compare_elements;
   uint32_t left = 0;
   for (uint32_t q = 0; q < v->neq; q++)
-    if (v->eq[q].e != NONE && ++left) size = size > SMALL ? size : size * v->eq[q].extent;
+    if (v->eq[q].e != NONE && ++left) size = size > most ? size : size * v->eq[q].extent;
   for (uint32_t q = 0; q < v->neq; q++) {
     if (v->eq[q].e == NONE) continue;
-    if (size <= SMALL && v->n + left <= MAX_INDEX) compare(v, &v->eq[q]);
+    if (size <= most && v->n + left <= MAX_INDEX) compare(v, &v->eq[q]);
     else keep(v, &v->eq[q]);
   }
 }

@@ -400,10 +400,10 @@ static Id mean_as_sum(Rewrite *r, Stmt *t, Id body) {
 
 static void comprehension(Local *x, const Stmt *s) {
   Module *m = x->m;
-  Stmt from = *s, t = stmt_copy(m, s);
+  Stmt from = *s, t = stmt_copy(m, x->f, s);
   from.body = masked(x, s);
   Rewrite r = {.x = x, .m = m, .s = &from, .memo = malloc((m->expr.n + 1) * sizeof(Id))};
-  CHECK(r.memo);
+  ALLOCATED(r.memo);
   memset(r.memo, 0xff, (m->expr.n + 1) * sizeof(Id));
   if (s->red == RED_ARGMAX)
     for (uint32_t a = 0; a < m->axis.n; a++)
@@ -463,7 +463,7 @@ static void lift_sum(Module *m, Fn *f, const Stmt *s) {
   Id t = fn_value(m, f, str_printf("%s.term", like.name), like.type, extent, s->nfree, ROLE_LOCAL,
                   s->loc);
   for (uint32_t a = 0; a < m->axis.n; a++) f->value.at[t].shard[a] = term_on(m, f, s, a);
-  Stmt sum = stmt_copy(m, s), add = stmt_copy(m, s);
+  Stmt sum = stmt_copy(m, f, s), add = stmt_copy(m, f, s);
   sum.lhs = t;
   sum.acc = false;
   sum.sub = arena_copy(m->arena, index, sizeof index);
@@ -492,7 +492,7 @@ static void lift_sums(Module *m, Fn *f) {
 // The callee is done: it gets the numbers that it asks for.
 static void call(Local *x, const Stmt *s) {
   Module *m = x->m;
-  Stmt t = stmt_copy(m, s);
+  Stmt t = stmt_copy(m, x->f, s);
   const Fn *callee = &m->fn.at[t.call->fn];
   while (t.call->narg < callee->arg.n) {
     Str name = callee->value.at[callee->arg.at[t.call->narg]].name;

@@ -7,7 +7,8 @@
 //       factors free of bound indices move out of sums, and long products become two-operand
 //       contractions, ordered by the size of what is between (normalise_sum.c);
 //       a sum that is (or holds) a matrix product stands alone, its operands plain reads: what
-//       surrounds it, guards and operand expressions become pointwise statements;
+//       surrounds it, guards and operand expressions become pointwise statements; where a guard
+//       cannot stand on every factor, sums that come out as NaN are added up again under it;
 //       a reduction of very many points to few becomes two, over fixed blocks, so that threads
 //       share it;
 //       a result that takes over an argument's storage is written after the last read of that.
@@ -20,22 +21,6 @@
 #include "passes/normal.h"
 #include "passes/passes.h"
 #include "passes/util.h"
-
-// What is substituted where it is read has at most this many points and operators.
-enum { SMALL_POINTS = 1 << 16, SMALL_OPS = 12 };
-// A lifted value must save at least this factor in evaluations.
-enum { LIFT_RATIO = 8 };
-// A reduction is cut where it has this many points for at most FEW results, into blocks of at least
-// LEAST_BLOCK; and one to some results, which lanes share but few threads, where it has more points
-// still.
-enum {
-  MANY_POINTS = 1 << 16,
-  FEW_RESULTS = 16,
-  LEAST_BLOCK = 128,
-  MOST_BLOCK = 8192,
-  MOST_PARTIALS = 1 << 17
-};
-enum { SOME_RESULTS = 2048, MANY_MORE_POINTS = 1 << 18, LEAST_ROWS = 32 };
 
 double normal_points(const Stmt *s, uint32_t set) {
   double n = 1;
@@ -139,9 +124,10 @@ static bool of_arguments(const Norm *n, Id e) {
 // Operators in the expression, or more than fit if it holds a costly function.
 static uint32_t operators(const Module *m, Id id) {
   const Expr *e = ex(m, id);
+  uint32_t most = (uint32_t)m->limits.inline_operators;
   bool function = e->op == OP_RANDOM || (e->op >= OP_EXP && e->op <= OP_ERF) || e->op == OP_POW;
-  uint32_t n = function ? SMALL_OPS + 1 : op_info[e->op].rule != RULE_LEAF;
-  for (uint32_t i = 0; i < e->narg && n <= SMALL_OPS; i++) n += operators(m, ex_arg(m, id, i));
+  uint32_t n = function ? most + 1 : op_info[e->op].rule != RULE_LEAF;
+  for (uint32_t i = 0; i < e->narg && n <= most; i++) n += operators(m, ex_arg(m, id, i));
   return n;
 }
 
@@ -151,7 +137,7 @@ static bool keeps_bits(const Norm *n, const Value *v) {
 
 static bool small(const Norm *n, const Stmt *s) {
   if (s->kind != ST_COMP || s->acc || s->red != RED_NONE ||
-      normal_points(s, all_set(s)) > SMALL_POINTS)
+      normal_points(s, all_set(s)) > (double)n->m->limits.inline_points)
     return false;
   const Value *v = &n->f->value.at[s->lhs];
   uint32_t seen = 0;
@@ -160,7 +146,8 @@ static bool small(const Norm *n, const Stmt *s) {
       return false;
     seen |= 1u << ex(n->m, s->sub[d])->integer;
   }
-  return keeps_bits(n, v) && of_arguments(n, s->body) && operators(n->m, s->body) <= SMALL_OPS;
+  return keeps_bits(n, v) && of_arguments(n, s->body) &&
+         operators(n->m, s->body) <= n->m->limits.inline_operators;
 }
 
 typedef struct Inline {
@@ -235,7 +222,8 @@ static Id lift(Norm *n, Id id, bool root) {
   if (!costly(m, id)) return id;
   uint32_t set = ex_indices(m, id);
   bool fewer = !is_prefix(&n->s, set) &&
-               normal_points(&n->s, set) * LIFT_RATIO <= normal_points(&n->s, all_set(&n->s));
+               normal_points(&n->s, set) * (double)m->limits.lift_ratio <=
+                   normal_points(&n->s, all_set(&n->s));
   if (!root && fewer && e.type == SC_REAL && __builtin_popcount(set) <= MAX_RANK &&
       expr_safe(m, n->f, &n->s, id))
     return normal_value(n, str_printf("%s.part", n->f->value.at[n->s.lhs].name), set, RED_NONE, 0,
@@ -265,7 +253,7 @@ static Id drop_stop(Module *m, Id id) {
 
 // The bound indices to make free: a prefix, outermost first, that leaves blocks of a good size and
 // enough of them. 0: none does.
-static uint32_t prefix_of_blocks(const Stmt *s, double least) {
+static uint32_t prefix_of_blocks(const Limits *l, const Stmt *s, double least) {
   uint32_t set = 0, best = 0;
   double block = normal_points(s, all_set(s) & ~free_set(s)), count = 1,
          results = normal_points(s, free_set(s));
@@ -273,26 +261,27 @@ static uint32_t prefix_of_blocks(const Stmt *s, double least) {
     set |= 1u << i;
     count *= (double)s->index[i].extent;
     block /= (double)s->index[i].extent;
-    if (block < least || count * results > MOST_PARTIALS) break;
+    if (block < least || count * results > (double)l->cut_partials) break;
     if (count >= 4) best = set;
-    if (block * results <= 4 * MOST_BLOCK && count >= 8) break;
+    if (block * results <= 4 * (double)l->cut_block_most && count >= 8) break;
   }
   return best;
 }
 
 // The largest block within bounds that divides the extent; else the one at the upper bound, and a
 // guard.
-static int64_t block_of(int64_t extent) {
-  for (int64_t b = MOST_BLOCK; b >= LEAST_BLOCK; b--)
+static int64_t block_of(const Limits *l, int64_t extent) {
+  for (int64_t b = l->cut_block_most; b >= l->cut_block; b--)
     if (extent % b == 0) return b;
-  return MOST_BLOCK / 2;
+  return l->cut_block_most / 2;
 }
 
 // Index i as block * size + position: i itself becomes the position, a new index behind it the
 // block.
 static void cut_index(Norm *n, uint32_t i) {
   Stmt *s = &n->s;
-  int64_t extent = s->index[i].extent, size = block_of(extent), count = (extent + size - 1) / size;
+  int64_t extent = s->index[i].extent, size = block_of(&n->m->limits, extent),
+          count = (extent + size - 1) / size;
   Index *index = NEWN(n->m->arena, Index, s->nindex + 1u);
   memcpy(index, s->index, s->nindex * sizeof *index);
   uint32_t block = s->nindex;
@@ -313,23 +302,26 @@ static void cut_index(Norm *n, uint32_t i) {
                   identity);
 }
 
+// A reduction is cut where it has many points for few results; and one to some results, which lanes
+// share but few threads, where it has more points still.
 static bool cut_reduction(Norm *n) {
   Stmt *s = &n->s;
+  const Limits *l = &n->m->limits;
   uint32_t bound = all_set(s) & ~free_set(s);
   double results = normal_points(s, free_set(s)), count = normal_points(s, bound);
-  bool few = results <= FEW_RESULTS && count >= MANY_POINTS;
-  bool some =
-      results <= SOME_RESULTS && results * count >= MANY_MORE_POINTS && count >= 4 * LEAST_ROWS;
+  bool few = results <= (double)l->cut_results && count >= (double)l->cut_points;
+  bool some = results <= (double)l->rows_results && results * count >= (double)l->rows_points &&
+              count >= 4 * (double)l->rows_block;
   if (s->red == RED_NONE || s->red == RED_ARGMAX || s->nindex >= MAX_INDEX || !(few || some))
     return false;
-  uint32_t blocks = prefix_of_blocks(s, few ? LEAST_BLOCK : LEAST_ROWS);
+  uint32_t blocks = prefix_of_blocks(l, s, (double)(few ? l->cut_block : l->rows_block));
   if (!blocks && !few) return false;
   if (!blocks) {
     uint32_t longest = s->nfree;
     for (uint32_t i = s->nfree; i < s->nindex; i++)
       if (s->index[i].extent > s->index[longest].extent) longest = i;
-    if (s->index[longest].extent < 2 * LEAST_BLOCK ||
-        s->index[longest].extent > INT32_MAX - MOST_BLOCK)
+    if (s->index[longest].extent < 2 * l->cut_block ||
+        s->index[longest].extent > INT32_MAX - l->cut_block_most)
       return false;
     cut_index(n, longest);
     bound = all_set(s) & ~free_set(s);
@@ -452,6 +444,8 @@ static void cut_reductions(Norm *n) {
 }
 
 static void normalise_fn(Module *m, Id id) {
+  const Limits limits = m->limits;
+  if (id == m->entry[ENTRY_UPDATE]) m->limits = default_limits; // it must become one kernel
   Norm n = {.m = m, .f = &m->fn.at[id]};
   inline_small(&n);
   for (uint32_t i = 0; i < n.f->stmt.n; i++) {
@@ -464,6 +458,7 @@ static void normalise_fn(Module *m, Id id) {
   for (uint32_t i = 0; i < n.out.n; i++) PUSH(m->arena, n.f->stmt, n.out.at[i]);
   fn_remove_dead(m, n.f, NULL);
   fn_compact(m, n.f);
+  m->limits = limits;
 }
 
 bool pass_normalise(Module *m) {

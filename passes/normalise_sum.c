@@ -5,9 +5,6 @@
 #include "passes/util.h"
 
 enum { MAX_FACTOR = 16 };
-// A matrix product is worth isolating from these sizes on: see codegen/contract.c, which has the
-// last word.
-enum { LEAST_SIDE = 4, LEAST_SUM = 4, LEAST_WORK = 4096 };
 
 // A part of a product: its expression, the indices that it depends on.
 typedef struct Part {
@@ -19,8 +16,10 @@ typedef struct Product {
   Part part[MAX_FACTOR];
   uint32_t n;
   Id outer; // the factor free of bound indices, or NONE
-  Id guard; // a condition free of bound indices, or NONE
+  Id guard; // a condition free of bound indices, around all of it, or NONE
   bool ok;
+  bool whole; // asked for: a factor under a guard stays one part
+  bool weak; // a factor is evaluated where its guard does not hold: see `checked`
 } Product;
 
 static bool is_zero(const Module *m, Id e) { return ex_is(m, e, OP_REAL) && ex(m, e)->real == 0; }
@@ -35,7 +34,7 @@ static void add_factor(Norm *n, Product *p, Id e) {
     if (!expr_safe(n->m, n->f, &n->s, e))
       p->ok = false; // it may be in range only under a guard around it
     times(n->m, &p->outer, e);
-  } else if (p->n == MAX_FACTOR) {
+  } else if (p->n >= n->m->limits.product_factors) {
     p->ok = false;
   } else {
     p->part[p->n++] = (Part){e, set};
@@ -68,29 +67,65 @@ static void quotient(Norm *n, Product *p, Id a, Id b) {
   else p->part[at].e = ex2(m, OP_DIV, p->part[at].e, b);
 }
 
-// where(c, e, 0) * rest: the guard goes to one operand; what the others read must be in range
-// without it.
+static void drop_part(Product *p, uint32_t i) {
+  for (p->n--; i < p->n; i++) p->part[i] = p->part[i + 1];
+}
+
+// Finite, whatever the program reads.
+static bool always_finite(const Module *m, Id e) {
+  const Expr *x = ex(m, e);
+  if (x->op == OP_REAL) return __builtin_isfinite(x->real);
+  if (x->op == OP_NEG) return always_finite(m, ex_arg(m, e, 0));
+  return x->op == OP_TO_REAL;
+}
+
+// The parts that part `at` has all indices of, and such an outer factor, are multiplied into it.
+static uint32_t gather_into(Norm *n, Product *p, uint32_t at) {
+  Module *m = n->m;
+  uint32_t set = p->part[at].set;
+  if (p->outer != NONE && !always_finite(m, p->outer) && !(ex_indices(m, p->outer) & ~set)) {
+    p->part[at].e = ex2(m, OP_MUL, p->part[at].e, p->outer);
+    p->outer = NONE;
+  }
+  for (uint32_t i = p->n; i-- > 0;) {
+    if (i == at || p->part[i].set & ~set) continue;
+    p->part[at].e = ex2(m, OP_MUL, p->part[at].e, p->part[i].e);
+    drop_part(p, i);
+    at -= i < at;
+  }
+  return at;
+}
+
+// where(c, e, 0) as factors. The guard goes to one that has all of its indices, with all factors
+// that have no others. What is left must be in range without it, and may be infinite or NaN where
+// it does not hold: 0 times that is NaN, and then the product is `weak`.
 static void guarded(Norm *n, Product *p, Id c, Id e) {
   Module *m = n->m;
   Product inner = {.outer = NONE, .guard = NONE, .ok = true};
   factors(n, &inner, e);
-  if (!inner.ok) {
-    p->ok = false;
-    return;
-  }
   uint32_t set = ex_indices(m, c), at = part_with(n, &inner, set);
-  bool free = !(set & ~free_set(&n->s)), safe = true;
-  for (uint32_t i = 0; i < inner.n; i++)
-    if (free || i != at) safe &= expr_safe(m, n->f, &n->s, inner.part[i].e);
-  if (!safe || (!free && at == NONE) || p->n + inner.n > MAX_FACTOR || inner.guard != NONE ||
-      (free && p->guard != NONE)) {
+  if (!inner.ok || at == NONE || p->n + inner.n > m->limits.product_factors) {
     p->ok = false;
     return;
   }
-  if (free) p->guard = c;
-  else inner.part[at].e = ex3(m, OP_WHERE, c, inner.part[at].e, ex_real(m, 0));
-  for (uint32_t i = 0; i < inner.n; i++) p->part[p->n++] = inner.part[i];
+  at = gather_into(n, &inner, at);
+  p->weak |= inner.weak || (inner.outer != NONE && !always_finite(m, inner.outer));
+  for (uint32_t i = 0; i < inner.n; i++) {
+    Part *part = &inner.part[i];
+    bool carries = i == at || (!(set & ~part->set) && !ex_is(m, part->e, OP_READ));
+    if (carries) {
+      part->e = ex3(m, OP_WHERE, c, part->e, ex_real(m, 0));
+    } else {
+      p->ok &= expr_safe(m, n->f, &n->s, part->e);
+      p->weak |= !always_finite(m, part->e);
+    }
+    p->part[p->n++] = *part;
+  }
   if (inner.outer != NONE) times(m, &p->outer, inner.outer);
+}
+
+static bool is_guarded(const Module *m, Id e) {
+  return ex_is(m, e, OP_WHERE) && is_zero(m, ex_arg(m, e, 2));
 }
 
 static void factors(Norm *n, Product *p, Id e) {
@@ -99,13 +134,22 @@ static void factors(Norm *n, Product *p, Id e) {
   else if (ex_is(m, e, OP_MUL)) factors(n, p, ex_arg(m, e, 0)), factors(n, p, ex_arg(m, e, 1));
   else if (ex_is(m, e, OP_DIV)) quotient(n, p, ex_arg(m, e, 0), ex_arg(m, e, 1));
   else if (ex_is(m, e, OP_NEG)) times(m, &p->outer, ex_real(m, -1)), factors(n, p, ex_arg(m, e, 0));
-  else if (ex_is(m, e, OP_WHERE) && is_zero(m, ex_arg(m, e, 2)))
-    guarded(n, p, ex_arg(m, e, 0), ex_arg(m, e, 1));
+  else if (is_guarded(m, e) && !p->whole) guarded(n, p, ex_arg(m, e, 0), ex_arg(m, e, 1));
   else add_factor(n, p, e);
 }
 
-static void drop_part(Product *p, uint32_t i) {
-  for (p->n--; i < p->n; i++) p->part[i] = p->part[i + 1];
+// The body as a product. Guards around all of it that are free of bound indices stay around it.
+static Product product_of(Norm *n, Id e, bool whole) {
+  Module *m = n->m;
+  Product p = {.outer = NONE, .guard = NONE, .ok = true, .whole = whole};
+  while (is_guarded(m, e) && !(ex_indices(m, ex_arg(m, e, 0)) & ~free_set(&n->s))) {
+    p.guard = fold_and(m, p.guard, ex_arg(m, e, 0));
+    e = ex_arg(m, e, 1);
+  }
+  factors(n, &p, e);
+  for (uint32_t i = 0; i < p.n && p.guard != NONE; i++)
+    p.ok &= expr_safe(m, n->f, &n->s, p.part[i].e);
+  return p;
 }
 
 // A factor whose indices another has multiplies that one point by point.
@@ -121,14 +165,17 @@ static void absorb(Norm *n, Product *p) {
     }
 }
 
-// Rows, columns and sums of the product of two parts are large enough.
+// Rows, columns and sums of the product of two parts are large enough for it to stand alone. See
+// codegen/contract.c, which has the last word.
 static bool is_contraction(const Norm *n, const Part *a, const Part *b, uint32_t summed) {
   const Stmt *s = &n->s;
+  const Limits *least = &n->m->limits;
   double rows = normal_points(s, a->set & ~b->set & ~summed),
          columns = normal_points(s, b->set & ~a->set & ~summed);
   double sum = normal_points(s, a->set & b->set & summed);
-  return rows >= LEAST_SIDE && columns >= LEAST_SIDE && sum >= LEAST_SUM &&
-         normal_points(s, (a->set | b->set)) >= LEAST_WORK;
+  return rows >= (double)least->product_side && columns >= (double)least->product_side &&
+         sum >= (double)least->product_sum &&
+         normal_points(s, (a->set | b->set)) >= (double)least->product_work;
 }
 
 // Bound indices that no other part than a and b has.
@@ -159,15 +206,26 @@ static bool plain_read(const Norm *n, Id e) {
   return true;
 }
 
+// The indices of `a` that its operand sums before the product with `other`: of those to be summed
+// in this product the ones that only `a` has. An index that a third factor has as well is not to be
+// summed yet.
+static uint32_t alone(const Part *a, const Part *other, uint32_t summed) {
+  return a->set & ~other->set & summed;
+}
+
 // The operand as a plain read, indices that only it has summed.
-static Id operand(Norm *n, const Part *a, const Part *other) {
-  uint32_t alone = a->set & ~other->set & ~free_set(&n->s);
-  if (!alone && plain_read(n, a->e)) return a->e;
+static Id operand(Norm *n, const Part *a, const Part *other, uint32_t summed) {
+  uint32_t own = alone(a, other, summed);
+  if (!own && plain_read(n, a->e)) return a->e;
   Str name = str_printf("%s.operand", n->f->value.at[n->s.lhs].name);
-  return normal_value(n, name, a->set & ~alone, alone ? RED_SUM : RED_NONE, alone, a->e);
+  return normal_value(n, name, a->set & ~own, own ? RED_SUM : RED_NONE, own, a->e);
 }
 
 static bool fits_rank(uint32_t set) { return __builtin_popcount(set) <= MAX_RANK; }
+
+static bool operands_fit(const Part *a, const Part *b, uint32_t summed) {
+  return fits_rank(a->set & ~alone(a, b, summed)) && fits_rank(b->set & ~alone(b, a, summed));
+}
 
 // Multiplies the cheapest pair until two parts are left. False where a value between would not fit.
 static bool reduce_pairs(Norm *n, Product *p) {
@@ -184,9 +242,10 @@ static bool reduce_pairs(Norm *n, Product *p) {
     if (least < 0) return false;
     uint32_t summed = private_to(n, p, x, y), set = (p->part[x].set | p->part[y].set) & ~summed;
     if (!fits_rank(set)) return false;
-    bool product = is_contraction(n, &p->part[x], &p->part[y], summed);
-    Id a = product ? operand(n, &p->part[x], &p->part[y]) : p->part[x].e;
-    Id b = product ? operand(n, &p->part[y], &p->part[x]) : p->part[y].e;
+    bool product = is_contraction(n, &p->part[x], &p->part[y], summed) &&
+                   operands_fit(&p->part[x], &p->part[y], summed);
+    Id a = product ? operand(n, &p->part[x], &p->part[y], summed) : p->part[x].e;
+    Id b = product ? operand(n, &p->part[y], &p->part[x], summed) : p->part[y].e;
     uint32_t bound = product ? summed & p->part[x].set & p->part[y].set : summed;
     Str name = str_printf("%s.product", n->f->value.at[n->s.lhs].name);
     Id e = normal_value(n, name, set, RED_SUM, bound, ex2(n->m, OP_MUL, a, b));
@@ -233,8 +292,8 @@ static bool contract(Norm *n, Product *p) {
   if (!reduce_pairs(n, p) || p->n != 2) return false;
   Part *a = &p->part[0], *b = &p->part[1];
   uint32_t bound = all_set(s) & ~free_set(s), shared = a->set & b->set & bound;
-  if (!fits_rank((a->set | b->set) & ~bound) || !shared) return false;
-  Id body = ex2(n->m, OP_MUL, operand(n, a, b), operand(n, b, a));
+  if (!fits_rank((a->set | b->set) & ~bound) || !shared || !operands_fit(a, b, bound)) return false;
+  Id body = ex2(n->m, OP_MUL, operand(n, a, b, bound), operand(n, b, a, bound));
   bool whole = ((a->set | b->set) & ~bound) == free_set(s);
   if (p->outer == NONE && p->guard == NONE && s->red == RED_SUM && plain_lhs(n) && whole &&
       shared == bound) {
@@ -252,13 +311,43 @@ static bool contract(Norm *n, Product *p) {
   return true;
 }
 
+// A weak product: 0 times an infinite or NaN factor, where the guard does not hold, makes the sum
+// NaN, and nothing takes a NaN away. So a sum that is no NaN is right, and the others are added up
+// once more, every factor under its guard. Kernels skip that where there is none.
+static bool checked(Norm *n, Product *p) {
+  Module *m = n->m;
+  const Stmt *s = &n->s;
+  if (!fits_rank(free_set(s))) return false;
+  Str name = n->f->value.at[s->lhs].name;
+  Norm sub = *n;
+  int64_t extent[MAX_RANK];
+  sub.s.index = arena_copy(m->arena, s->index, s->nindex * sizeof *s->index);
+  sub.s.sub = NEWN(m->arena, Id, MAX_RANK);
+  for (uint32_t i = 0; i < s->nfree; i++) {
+    extent[i] = s->index[i].extent;
+    sub.s.sub[i] = ex_index(m, i);
+  }
+  sub.s.lhs = fn_value(m, n->f, str_printf("%s.fast", name), m->compute, extent, s->nfree,
+                       ROLE_LOCAL, s->loc);
+  sub.s.acc = false;
+  if (!contract(&sub, p)) return false;
+  n->out.at = sub.out.at;
+  n->out.n = sub.out.n;
+  n->out.cap = sub.out.cap;
+  Id fast = ex_read(m, n->f, sub.s.lhs, sub.s.sub), bad = ex2(m, OP_NE, fast, fast);
+  Id body = ex3(m, OP_WHERE, bad, s->body, ex_real(m, 0));
+  Id again = normal_value(n, str_printf("%s.again", name), free_set(s), s->red,
+                          all_set(s) & ~free_set(s), body);
+  normal_finish(n, RED_NONE, ex3(m, OP_WHERE, bad, again, fast));
+  return true;
+}
+
 // Whether some term of the body is a product that deserves to stand alone.
 static bool holds_contraction(Norm *n, Id e) {
   Module *m = n->m;
   if (ex_is(m, e, OP_ADD) || ex_is(m, e, OP_SUB))
     return holds_contraction(n, ex_arg(m, e, 0)) || holds_contraction(n, ex_arg(m, e, 1));
-  Product p = {.outer = NONE, .guard = NONE, .ok = true};
-  factors(n, &p, e);
+  Product p = product_of(n, e, false);
   if (!p.ok) return false;
   absorb(n, &p);
   uint32_t bound = all_set(&n->s) & ~free_set(&n->s);
@@ -331,7 +420,8 @@ bool normal_sum(Norm *n) {
   if ((s->red != RED_SUM && s->red != RED_MEAN) || ex(m, s->body)->type != SC_REAL ||
       s->nindex == s->nfree)
     return false;
-  if ((ex_is(m, s->body, OP_ADD) || ex_is(m, s->body, OP_SUB)) && holds_contraction(n, s->body)) {
+  if ((ex_is(m, s->body, OP_ADD) || ex_is(m, s->body, OP_SUB)) && fits_rank(free_set(s)) &&
+      holds_contraction(n, s->body)) {
     Product none = {.outer = NONE, .guard = NONE};
     bool mean = s->red == RED_MEAN;
     s->red = RED_SUM;
@@ -340,9 +430,8 @@ bool normal_sum(Norm *n) {
     normal_finish(n, RED_NONE, around(n, &none, e));
     return true;
   }
-  Product p = {.outer = NONE, .guard = NONE, .ok = true};
-  factors(n, &p, s->body);
-  if (!p.ok) return false;
-  Product q = p;
-  return contract(n, &q) || pull_factors(n, &p);
+  Product p = product_of(n, s->body, false), q = p;
+  if (p.ok && (q.weak ? checked(n, &q) : contract(n, &q))) return true;
+  if (!p.ok || p.weak) p = product_of(n, s->body, true);
+  return p.ok && pull_factors(n, &p);
 }

@@ -96,7 +96,7 @@ void cost_balance(const double *cost, const double *cross, uint32_t n, uint32_t 
   size_t room = (size_t)(n + 1) * (parts + 1);
   double *sum = calloc(n + 1, sizeof *sum), *best = malloc(room * sizeof *best);
   uint32_t *last = calloc(room, sizeof *last);
-  CHECK(sum && best && last);
+  ALLOCATED(sum && best && last);
   for (uint32_t i = 0; i < n; i++) sum[i + 1] = sum[i] + cost[i];
   Balance b = {.sum = sum, .cross = cross, .n = n, .parts = parts};
   b.most = solve(&b, false, best, last) * (1 + 1e-9);

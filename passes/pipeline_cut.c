@@ -444,7 +444,7 @@ static Id numbers(Cut *c, const Call *call, const Range *r, Id loc) {
 static void push_part(Cutting *x, const Stmt *s, const Range *r, bool last, Id *carry, Id *piece,
                       Task t) {
   Cut *c = x->c;
-  Stmt part = stmt_copy(x->m, s);
+  Stmt part = stmt_copy(x->m, cut_fn(c), s);
   Call *k = part.call;
   uint32_t nth = 0;
   k->count = r->count;

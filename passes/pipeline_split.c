@@ -200,7 +200,7 @@ static Str part_name(Str name) {
 static Stmt halve(Parts *p, Id fn, Cut *c, Stmt *s) {
   Module *m = p->m;
   const Call *call = s->call;
-  Stmt input = stmt_copy(m, s), weights = stmt_copy(m, s);
+  Stmt input = stmt_copy(m, &m->fn.at[fn], s), weights = stmt_copy(m, &m->fn.at[fn], s);
   Call *a = input.call, *b = weights.call;
   *a = *b =
       (Call){.fn = p->input, .count = call->count, .iter = call->iter, .reverse = call->reverse};

@@ -38,7 +38,7 @@ static void split_argmax(Module *m, Fn *f, uint32_t at) {
                             : fold_add(m, fold_mul(m, number, ex_int(m, s.index[i].extent)), index);
     n *= s.index[i].extent;
   }
-  Stmt first = stmt_copy(m, &s), second = stmt_copy(m, &s);
+  Stmt first = stmt_copy(m, f, &s), second = stmt_copy(m, f, &s);
   first.lhs = max;
   first.red = RED_MAX;
   second.red = RED_MIN;
@@ -116,6 +116,18 @@ static void homes(Sharder *z, Level *l, bool take) {
     s->fixed[z->axis] = deeper(p->shard[z->axis], -lead);
   }
   for (uint32_t i = 0; i < l->cluster.n; i++) homes(z, l->cluster.at[i].in, take);
+}
+
+// A gradient that nothing is added to lies as its parameter does, whose home a stack's level may
+// have chosen.
+static void follow_homes(Sharder *z, Level *l) {
+  for (uint32_t i = 0; i < l->slot.n; i++) {
+    Slot *s = &l->slot.at[i];
+    if (s->param == NONE || !s->grad || s->is_fixed[z->axis]) continue;
+    const Param *p = &z->m->param.at[s->param];
+    s->is_fixed[z->axis] = true;
+    s->fixed[z->axis] = deeper(p->shard[z->axis], s->of.rank - p->rank);
+  }
 }
 
 // ---- entries
@@ -240,7 +252,7 @@ static bool solve(Sharder *z, Level *l, bool main) {
       if (z->moves) BUG("no plan on axis %s", z->m->axis.at[z->axis].name);
       z->moves = true;
     }
-    if (main) homes(z, l, true);
+    if (main) homes(z, l, true), follow_homes(z, l);
     z->solved[z->axis] = true;
     const Axis *x = &z->m->axis.at[z->axis];
     if (!main) continue;

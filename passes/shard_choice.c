@@ -3,7 +3,7 @@
 // are made together, until nothing new comes up.
 #include "passes/shard.h"
 
-enum { MAX_BLOCKS = 6, MAX_OPTIONS = 8, MAX_WAYS = 729, MAX_ROUNDS = 8 };
+enum { MAX_BLOCKS = 6, MAX_OPTIONS = 8, MAX_ROUNDS = 8 };
 
 uint32_t slot_type(Slot *s, Shard t) {
   for (uint32_t i = 0; i < s->ntype; i++)
@@ -365,7 +365,7 @@ static void ways_by_none(Ways *w, bool whole) {
   Options o = {.w = w};
   stmt_uses(w->z->m, w->f, w->s, add_option, &o);
   for (uint32_t i = 0; whole && i < o.n; i++) o.at[i].n = 1;
-  for (uint32_t tried = 0; tried < MAX_WAYS; tried++) {
+  for (uint32_t tried = 0; tried < w->z->m->limits.search_ways; tried++) {
     way_by_types(w, &o);
     uint32_t i = 0;
     while (i < o.n && ++o.at[i].at == o.at[i].n) o.at[i++].at = 0;

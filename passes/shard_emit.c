@@ -67,7 +67,7 @@ static int64_t distance(const Emit *e, Id slot, const Shard *from, const Shard *
     Cost c;
     set_axis(e->z, a);
     if (!convert_cost(e->z, &e->l->slot.at[slot], from[a], to[a], &c)) return INT64_MAX;
-    sum += 1024 * c.at[COST_COMM] + c.at[e->z->traffic];
+    sum += e->z->m->limits.byte_traffic * c.at[COST_COMM] + c.at[e->z->traffic];
   }
   return sum;
 }
@@ -189,8 +189,8 @@ static void add_whole(Emit *e, Id acc, Id from, Id loc) {
   for (uint32_t d = 0; d < v.rank; d++) sub[d] = ex_index(m, d);
   Stmt s = {
       .kind = ST_COMP, .acc = true, .nfree = v.rank, .nindex = v.rank, .lhs = acc, .loc = loc};
-  s.index = arena_copy(m->arena, index, (v.rank + 1) * sizeof(Index));
-  s.sub = arena_copy(m->arena, sub, (v.rank + 1) * sizeof(Id));
+  s.index = arena_copy(m->arena, index, v.rank * sizeof(Index));
+  s.sub = arena_copy(m->arena, sub, v.rank * sizeof(Id));
   s.body = ex_read(m, fn_of(e), from, sub);
   for (uint32_t a = 0; a < naxis(e); a++) {
     Shard t = value_of(e, from)->shard[a]; // where the accumulator is partial, it may be split
@@ -217,7 +217,7 @@ static void emit_apart(Emit *e, Stmt s, const Shard *made, const Shard *to) {
 
 static void emit_comp(Emit *e, const Stmt *old) {
   Module *m = e->z->m;
-  Stmt s = stmt_copy(m, old);
+  Stmt s = stmt_copy(m, fn_of(e), old);
   Reader r = {e, old};
   Shard made[MAX_AXIS], to[MAX_AXIS];
   bool apart = false;
@@ -334,7 +334,7 @@ static void pass_extras(Emit *e, Call *c) {
 
 static void emit_call(Emit *e, const Stmt *old) {
   Module *m = e->z->m;
-  Stmt s = stmt_copy(m, old);
+  Stmt s = stmt_copy(m, fn_of(e), old);
   Call *c = s.call;
   if (e->it->kind == ITEM_CALL) {
     c->fn = emit_intrinsic(e, c->fn);
@@ -482,8 +482,8 @@ static void take_name(Emit *e, Id old, Id new) {
   value_of(e, old)->name = str_intern("");
   Str part = str_printf("%s.part", name);
   for (int i = 2; value_find(fn_of(e), part) != NONE; i++) part = str_printf("%s.part.%d", name, i);
-  value_of(e, old)->name = part;
-  value_of(e, new)->name = name;
+  fn_rename(e->z->m, fn_of(e), old, part);
+  fn_rename(e->z->m, fn_of(e), new, name);
 }
 
 // Results that the body did not have: what it keeps beside.
@@ -567,7 +567,7 @@ static Id emit_body(Sharder *z, Level *l, uint32_t body, Kept *kept) {
   type_args(&e);
   if (l->around) take_extras(&e);
   uint32_t n = m->fn.at[e.fn].stmt.n;
-  emit_items(&e, arena_copy(m->arena, m->fn.at[e.fn].stmt.at, (n + 1) * sizeof(Stmt)));
+  emit_items(&e, arena_copy(m->arena, m->fn.at[e.fn].stmt.at, n * sizeof(Stmt)));
   Fn *f = fn_of(&e);
   f->stmt.at = e.stmt.at;
   f->stmt.n = e.stmt.n;

@@ -7,10 +7,8 @@
 // of the inner one computes.
 //
 // The plan that costs less is kept, by points of products and bytes sent together, as each of them
-// has less of one: a byte is worth WORTH points, about what one costs on an accelerator.
+// has less of one: a byte is worth `byte_points` points, about what one costs on an accelerator.
 #include "passes/shard.h"
-
-enum { WORTH = 256 };
 
 static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
 
@@ -142,5 +140,5 @@ double factor_cost(Sharder *z, const Level *l, uint32_t axis) {
     x.n = 2;
     bytes = (double)z->cost[x.at[1]].at[COST_COMM] + bytes / (double)z->m->axis.at[x.at[1]].size;
   }
-  return level_points(&x, l) + WORTH * bytes;
+  return level_points(&x, l) + (double)z->m->limits.byte_points * bytes;
 }

@@ -1,16 +1,14 @@
 // Solves the levels of an entry on one axis, the innermost first, and records what was chosen.
 #include "passes/shard.h"
 
-enum { MAX_COMBOS = 512 };
-
 // ---- variables
 
 // Too many candidates: drops those of what is only read, then all but the first two.
 static uint32_t limit_combos(Sharder *z, Level *in) {
   for (int round = 0;; round++) {
-    uint64_t n = 1;
-    for (uint32_t i = 0; i < in->var.n; i++) n = n > MAX_COMBOS ? n : n * in->var.at[i].type.n;
-    if (n <= MAX_COMBOS) return (uint32_t)n;
+    uint64_t n = 1, most = (uint64_t)z->m->limits.search_combinations;
+    for (uint32_t i = 0; i < in->var.n; i++) n = n > most ? n : n * in->var.at[i].type.n;
+    if (n <= most) return (uint32_t)n;
     z->cut = true;
     for (uint32_t i = 0; i < in->var.n; i++) {
       uint32_t most = round || in->var.at[i].kind == VAR_IN ? 1 : 2;
@@ -163,14 +161,6 @@ static void choose_home(const Replay *r, Id slot) {
   fix(r, slot, q->type[best]);
 }
 
-// The gradient of a parameter that nothing reads lies as the model says the parameter does.
-static void follow_home(const Replay *r, Id slot) {
-  const Slot *q = &r->l->slot.at[slot];
-  if (!q->grad || q->partner == NONE || q->is_fixed[r->z->axis]) return;
-  const Slot *of = &r->l->slot.at[q->partner];
-  if (of->is_fixed[r->z->axis]) fix(r, slot, of->fixed[r->z->axis]);
-}
-
 static void record(Sharder *z, Level *l, const Plan *plan, uint32_t combo) {
   Replay r = {z, l, plan, NULL, NEWN(z->m->arena, uint32_t, l->slot.n + 1)};
   uint32_t *var = NEWN(z->m->arena, uint32_t, l->var.n + 1);
@@ -182,7 +172,6 @@ static void record(Sharder *z, Level *l, const Plan *plan, uint32_t combo) {
     fix(&r, l->var.at[i].slot, l->slot.at[l->var.at[i].slot].type[var[i]]);
   for (uint32_t i = 0; i < l->item.n; i++) replay_item(&r, i);
   for (uint32_t i = 0; i < l->slot.n; i++) choose_home(&r, i);
-  for (uint32_t i = 0; i < l->slot.n; i++) follow_home(&r, i);
   for (uint32_t k = 0; k < l->cluster.n; k++) {
     const Cluster *c = &l->cluster.at[k];
     const Item *last = &l->item.at[c->item.at[c->item.n - 1]];

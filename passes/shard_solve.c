@@ -15,9 +15,7 @@
 
 #include <stdlib.h>
 
-enum { FEW = 48, MORE = 1200, MANY = 300000, KEPT = 48, MENDS = 32 };
-// States, in all searches of an axis together: after so many only the first, short run is made.
-static const uint64_t ENOUGH = 1000000;
+enum { MENDS = 32 };
 
 // The types in which a slot is at hand, and those in which it is asked for.
 typedef struct Set {
@@ -152,13 +150,13 @@ static void frontier_room(Frontier *f) {
   f->cap = f->cap ? 2 * f->cap : 256;
   f->state = realloc(f->state, f->cap * sizeof *f->state);
   f->set = realloc(f->set, (size_t)f->cap * (f->width + 1) * sizeof *f->set);
-  CHECK(f->state && f->set);
+  ALLOCATED(f->state && f->set);
 }
 
 static void frontier_rehash(Frontier *f) {
   f->room = f->room ? 2 * f->room : 1024;
   f->table = realloc(f->table, f->room * sizeof *f->table);
-  CHECK(f->table);
+  ALLOCATED(f->table);
   memset(f->table, 0xff, f->room * sizeof *f->table);
   for (uint32_t i = 0; i < f->n; i++) {
     uint64_t h = 1;
@@ -526,10 +524,10 @@ static int by_cost(const void *a, const void *b) {
   return c ? c : i < j ? -1 : 1;
 }
 
-// The first states of each group, against which later ones are held.
+// The first states of each group, `keep` of them, against which later ones are held.
 typedef struct Groups {
   uint64_t *key;
-  uint32_t *at, *n, room; // rows of KEPT states
+  uint32_t *at, *n, room; // rows of `keep` states
 } Groups;
 
 static uint32_t group_of(Groups *g, uint64_t key) {
@@ -545,11 +543,12 @@ static uint32_t prune(Search *s, uint32_t *order) {
   Frontier *f = &s->next;
   const uint32_t *open = s->c->open[s->at + 1];
   Groups g = {.room = 64};
+  uint32_t keep = (uint32_t)s->z->m->limits.search_kept;
   while (g.room < 2 * f->n) g.room *= 2;
   g.key = calloc(g.room, sizeof *g.key);
   g.n = calloc(g.room, sizeof *g.n);
-  g.at = malloc((size_t)g.room * KEPT * sizeof *g.at);
-  CHECK(g.key && g.n && g.at);
+  g.at = malloc((size_t)g.room * keep * sizeof *g.at);
+  ALLOCATED(g.key && g.n && g.at);
   for (uint32_t i = 0; i < f->n; i++) {
     rank_state(s, f, i, open);
     order[i] = i;
@@ -561,9 +560,9 @@ static uint32_t prune(Search *s, uint32_t *order) {
     uint32_t b = order[i], at = group_of(&g, f->state[b].group);
     bool drop = false;
     for (uint32_t k = 0; !drop && k < g.n[at]; k++)
-      drop = dominates(s, f, g.at[at * KEPT + k], b, open);
+      drop = dominates(s, f, g.at[at * keep + k], b, open);
     if (drop) continue;
-    if (g.n[at] < KEPT) g.at[at * KEPT + g.n[at]++] = b;
+    if (g.n[at] < keep) g.at[at * keep + g.n[at]++] = b;
     order[kept++] = b;
   }
   free(g.key);
@@ -579,7 +578,7 @@ static uint32_t prune(Search *s, uint32_t *order) {
 static void advance(Search *s) {
   Frontier *f = &s->next, *to = &s->now;
   uint32_t *order = malloc((f->n + 1) * sizeof *order);
-  CHECK(order);
+  ALLOCATED(order);
   uint32_t n = prune(s, order);
   frontier_start(to, f->width);
   for (uint32_t i = 0; i < n; i++) {
@@ -755,21 +754,29 @@ static bool follow(Search *s, Course *c, uint32_t which, uint32_t keep, uint64_t
   return plan->exact = s->exact;
 }
 
-static uint64_t left(const Search *s) { return s->z->made < ENOUGH ? ENOUGH - s->z->made : 0; }
+// States that may still be made, in all searches of an axis together. Where there are none only
+// the first, short run is made.
+static uint64_t left(const Search *s) {
+  uint64_t most = (uint64_t)s->z->m->limits.search_states;
+  return s->z->made < most ? most - s->z->made : 0;
+}
 
 // Few states on the course that did best last time, for a plan to hold others against; then more on
 // each, as long as it takes no more than the best one; then many on that.
 static void search(Search *s, Plan *plan) {
+  const Limits *l = &s->z->m->limits;
+  uint32_t few = (uint32_t)l->search_first, more = (uint32_t)l->search_orders,
+           many = (uint32_t)l->search_last;
   Course course[ORDERS] = {{0}};
   uint32_t first = s->l->course, best = first;
-  if (follow(s, &course[first], first, FEW, UINT64_MAX, plan) || !left(s)) return;
+  if (follow(s, &course[first], first, few, UINT64_MAX, plan) || !left(s)) return;
   for (uint32_t k = 0; k < ORDERS && !plan->exact && left(s); k++) {
     uint32_t i = (first + k) % ORDERS;
     uint64_t limit = k && course[best].made < left(s) ? course[best].made : left(s);
-    if (follow(s, &course[i], i, MORE, limit, plan) || course[i].made < course[best].made) best = i;
+    if (follow(s, &course[i], i, more, limit, plan) || course[i].made < course[best].made) best = i;
   }
   s->l->course = best;
-  if (!plan->exact && left(s)) follow(s, &course[best], best, MANY, left(s), plan);
+  if (!plan->exact && left(s)) follow(s, &course[best], best, many, left(s), plan);
 }
 
 Plan level_solve(Sharder *z, Level *l, const uint32_t *var) {

@@ -272,7 +272,7 @@ static Id simplify_in(Simplify *p, const Stmt *s, Id e) {
   p->s = s;
   p->nmemo = p->m->expr.n;
   p->memo = malloc(p->nmemo * sizeof(Id));
-  CHECK(p->memo);
+  ALLOCATED(p->memo);
   memset(p->memo, 0xff, p->nmemo * sizeof(Id));
   Id r = simplify(p, e);
   free(p->memo);

@@ -22,7 +22,8 @@ static bool same_expr(Twin *t, Id a, Id b) {
   const Expr *x = ex(t->m, a), *y = ex(t->other, b);
   if (x->op != y->op || x->type != y->type || x->narg != y->narg) return false;
   if (x->op == OP_INT) t->size_used |= x->integer != y->integer;
-  else if (x->op == OP_REAL) t->size_used |= x->real != y->real;
+  else if (x->op == OP_REAL) // by their bits: NaN is no other number than NaN
+    t->size_used |= memcmp(&x->real, &y->real, sizeof x->real) != 0;
   else if (x->integer != y->integer) return false;
   for (uint32_t i = 0; i < x->narg; i++)
     if (!same_expr(t, ex_arg(t->m, a, i), ex_arg(t->other, b, i))) return false;

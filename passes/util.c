@@ -2,9 +2,11 @@
 
 #include <stdlib.h>
 
-Stmt stmt_copy(Module *m, const Stmt *s) {
+Stmt stmt_copy(Module *m, const Fn *f, const Stmt *s) {
   Stmt t = *s;
   if (s->nindex) t.index = arena_copy(m->arena, s->index, s->nindex * sizeof(Index));
+  if (s->kind == ST_COMP)
+    t.sub = arena_copy(m->arena, s->sub, f->value.at[s->lhs].rank * sizeof(Id));
   if (s->call) {
     t.call = arena_copy(m->arena, s->call, sizeof(Call));
     t.call->arg = arena_copy(m->arena, s->call->arg, s->call->narg * sizeof(Actual));
@@ -16,10 +18,9 @@ Stmt stmt_copy(Module *m, const Stmt *s) {
 static Id renumber(Id v, const Id *value) { return v == NONE ? v : value[v]; }
 
 Stmt stmt_renumber(Module *m, const Fn *f, const Stmt *s, const Id *value) {
-  Stmt t = stmt_copy(m, s);
+  Stmt t = stmt_copy(m, f, s);
   if (s->kind == ST_COMP) {
     uint32_t rank = f->value.at[s->lhs].rank;
-    t.sub = NEWN(m->arena, Id, rank ? rank : 1);
     for (uint32_t d = 0; d < rank; d++) t.sub[d] = ex_rename(m, s->sub[d], NULL, value);
     t.body = ex_rename(m, s->body, NULL, value);
     t.lhs = renumber(s->lhs, value);
@@ -114,6 +115,23 @@ void stmt_defines(const Module *m, const Stmt *s, void (*visit)(Id, void *), voi
     if (c->result[i].value != NONE) visit(c->result[i].value, ctx);
 }
 
+static bool ex_is_random(const Module *m, Id e) {
+  if (ex_is(m, e, OP_RANDOM)) return true;
+  for (uint32_t i = 0; i < ex(m, e)->narg; i++)
+    if (ex_is_random(m, ex_arg(m, e, i))) return true;
+  return false;
+}
+
+bool fn_is_random(const Module *m, Id fn) {
+  const Fn *f = &m->fn.at[fn];
+  for (uint32_t i = 0; i < f->stmt.n; i++) {
+    const Stmt *s = &f->stmt.at[i];
+    if (s->call ? fn_is_random(m, s->call->fn) : s->kind == ST_COMP && ex_is_random(m, s->body))
+      return true;
+  }
+  return false;
+}
+
 Id fn_clone(Module *m, Id fn, Str name) {
   Id id = fn_new(m, name, m->fn.at[fn].loc);
   Fn *g = &m->fn.at[id];
@@ -122,7 +140,7 @@ Id fn_clone(Module *m, Id fn, Str name) {
   for (uint32_t i = 0; i < f->arg.n; i++) PUSH(m->arena, g->arg, f->arg.at[i]);
   for (uint32_t i = 0; i < f->result.n; i++) PUSH(m->arena, g->result, f->result.at[i]);
   for (uint32_t i = 0; i < f->alias.n; i++) PUSH(m->arena, g->alias, f->alias.at[i]);
-  for (uint32_t i = 0; i < f->stmt.n; i++) PUSH(m->arena, g->stmt, stmt_copy(m, &f->stmt.at[i]));
+  for (uint32_t i = 0; i < f->stmt.n; i++) PUSH(m->arena, g->stmt, stmt_copy(m, f, &f->stmt.at[i]));
   g->intrinsic = f->intrinsic;
   g->backward = f->backward;
   return id;
@@ -139,7 +157,7 @@ static void live_test(Id v, void *ctx) { ((Live *)ctx)->any |= ((Live *)ctx)->at
 void fn_remove_dead(Module *m, Fn *f, uint32_t *mark) {
   Live live = {calloc(f->value.n + 1, sizeof(bool)), false};
   bool *keep = calloc(f->stmt.n + 1, sizeof(bool));
-  CHECK(live.at && keep);
+  ALLOCATED(live.at && keep);
   for (uint32_t i = 0; i < f->result.n; i++) live.at[f->result.at[i]] = true;
   for (uint32_t i = 0; i < f->arg.n; i++)
     if (f->value.at[f->arg.at[i]].role == ROLE_INOUT) live.at[f->arg.at[i]] = true;
@@ -168,7 +186,7 @@ void fn_remove_dead(Module *m, Fn *f, uint32_t *mark) {
 void fn_compact(Module *m, Fn *f) {
   Live used = {calloc(f->value.n + 1, sizeof(bool)), false};
   Id *to = malloc((f->value.n + 1) * sizeof(Id));
-  CHECK(used.at && to);
+  ALLOCATED(used.at && to);
   for (uint32_t i = 0; i < f->arg.n; i++) used.at[f->arg.at[i]] = true;
   for (uint32_t i = 0; i < f->result.n; i++) used.at[f->result.at[i]] = true;
   for (uint32_t i = 0; i < f->stmt.n; i++) {
@@ -204,7 +222,7 @@ static uint32_t postorder(const Module *m, Id fn, bool *seen, Id *order, uint32_
 
 uint32_t module_postorder(const Module *m, Id *order) {
   bool *seen = calloc(m->fn.n + 1, sizeof(bool));
-  CHECK(seen);
+  ALLOCATED(seen);
   uint32_t n = 0;
   for (int e = 0; e < NENTRY; e++)
     if (m->entry[e] != NONE) n = postorder(m, m->entry[e], seen, order, n);
@@ -225,6 +243,7 @@ static void restore_names(Module *m) {
     if (n < 2 || !name[n] || name[n - 1] != '.') continue;
     Str old = str_internn(name, n - 1);
     if (fn_find(m, old) == NONE) m->fn.at[f].name = old;
+    m->names = NULL; // it is found out anew
   }
 }
 
@@ -345,7 +364,7 @@ static Id substitute(Module *m, Id e, Subst *s) {
 
 Id ex_substitute(Module *m, Id e, const Index *extent, const Id *index, uint32_t ungroup) {
   Subst s = {extent, index, ungroup, malloc((e + 1) * sizeof(Id))};
-  CHECK(s.memo);
+  ALLOCATED(s.memo);
   memset(s.memo, 0xff, (e + 1) * sizeof(Id));
   Id r = substitute(m, e, &s);
   free(s.memo);

@@ -5,8 +5,8 @@
 
 #include "ir/ir.h"
 
-// A copy that shares nothing with `s` but expressions.
-Stmt stmt_copy(Module *m, const Stmt *s);
+// A copy of a statement of `f` that shares nothing with it but expressions and read_loc.
+Stmt stmt_copy(Module *m, const Fn *f, const Stmt *s);
 // The same with values renumbered: value v, of f, becomes value[v].
 Stmt stmt_renumber(Module *m, const Fn *f, const Stmt *s, const Id *value);
 // Calls visit for every value that the statement reads: in its body, in subscripts, as an actual
@@ -23,6 +23,9 @@ Id stmt_read_loc(const Module *m, const Stmt *s, Id read);
 // One more argument or result of a call.
 void call_add_arg(Module *m, Call *c, ActualMode mode, Id value);
 void call_add_result(Module *m, Call *c, ResultMode mode, Id value);
+
+// Whether the function, or one that it calls, draws random numbers.
+bool fn_is_random(const Module *m, Id fn);
 
 // A copy of a function under a new name; returns its id.
 Id fn_clone(Module *m, Id fn, Str name);

@@ -1,10 +1,11 @@
 // For every program of tests/passes/adjoint: the gradients of the step function that differentiate
-// makes are those of central finite differences of the loss, both run by the interpreter; the loss
-// is unchanged.
+// makes are those of tangents and of central finite differences of the loss before any pass, all
+// run by the interpreter; the loss is unchanged.
 #include <math.h>
 #include <stdlib.h>
 
 #include "support/load.h"
+#include "tests/oracle/oracle.h"
 
 enum { MAX_ARGS = 32, PROBES = 24, PATH = 8192 };
 
@@ -39,6 +40,19 @@ static bool probe(const Module *m, Tensor **arg, uint32_t at, const Tensor *grad
   return true;
 }
 
+// The gradients, which come after the loss's arguments in those of the step.
+static bool tangents(const Module *m, Tensor **arg, const char *path) {
+  const Fn *f = &m->fn.at[m->entry[ENTRY_LOSS]];
+  Tensor *gradient[2 * MAX_ARGS] = {0};
+  for (uint32_t p = 0; p < m->param.n; p++) gradient[m->ndata + p] = arg[f->arg.n + p];
+  InterpOptions io = {.seed = 7, .step = 3};
+  Buf error = {0};
+  FiniteResult r = tangent_compare(m, m->entry[ENTRY_LOSS], arg, gradient, &io, 1, NULL, &error);
+  if (r != FINITE_SAME) printf("%s: %s\n", path, error.text);
+  buf_free(&error);
+  return r == FINITE_SAME;
+}
+
 static bool compare(const Module *m, const Module *step, const char *path) {
   Rng rng = {.state = 12345};
   Tensor *arg[2 * MAX_ARGS], *result[16];
@@ -46,11 +60,14 @@ static bool compare(const Module *m, const Module *step, const char *path) {
   for (uint32_t i = 0; i < f->arg.n; i++) arg[i] = random_arg(m, f, i, &rng);
   for (uint32_t i = f->arg.n; i < g->arg.n; i++) arg[i] = tensor_like(&g->value.at[g->arg.at[i]]);
   double loss, worst = 0;
-  if (!loss_at(m, arg, &loss, NULL) || !run_fn(step, step->entry[ENTRY_STEP], arg, result, NULL))
+  InterpOptions bounds = {.seed = 7, .step = 3, .scale = true, .unit = 0x1p-53};
+  if (!loss_at(m, arg, &loss, NULL) ||
+      !interp_run(step, step->entry[ENTRY_STEP], arg, result, &bounds, NULL))
     return false;
   bool same = loss == result[0]->real[0];
   if (!same) printf("%s: the loss became %.17g, it was %.17g\n", path, result[0]->real[0], loss);
   for (uint32_t r = 0; r < g->result.n; r++) tensor_free(result[r]);
+  if (!tangents(m, arg, path)) return false;
   for (uint32_t p = 0; p < m->param.n; p++)
     if (!probe(m, arg, m->ndata + p, arg[f->arg.n + p], &rng, &worst)) return false;
   for (uint32_t i = 0; i < g->arg.n; i++) tensor_free(arg[i]);
@@ -64,7 +81,7 @@ static bool check(const char *path) {
   char *text = load_text(path, 0);
   Module *m = text ? load_module(a, path, text) : NULL,
          *step = m ? load_module(a, path, text) : NULL;
-  bool ok = step && run_pass(m, "inline", path) && run_pass(step, "inline", path) &&
+  bool ok = step && run_pass(step, "inline", path) &&
             run_pass(step, "differentiate", path) && compare(m, step, path);
   free(text);
   arena_free(a);

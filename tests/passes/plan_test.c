@@ -202,7 +202,7 @@ static bool check_faults(const Mesh *k) {
       Fn *f = &m->fn.at[fn], kept = *f;
       f->stmt.at = arena_copy(a, f->stmt.at, f->stmt.n * sizeof *f->stmt.at);
       f->stmt.cap = f->stmt.n;
-      f->result.at = arena_copy(a, f->result.at, (f->result.n + 1) * sizeof *f->result.at);
+      f->result.at = arena_copy(a, f->result.at, f->result.n * sizeof *f->result.at);
       (twice ? again : drop)(m, fn, stmt);
       Buf why = {0};
       ok = !shard_verify(m, &why) && strstr(why.text, f->name) != NULL;

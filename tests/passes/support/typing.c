@@ -191,7 +191,7 @@ static bool try_typing(Typing *t, const Stmt *s, const Reads *reads, bool plain,
   if (!layouts_of_reads(t, s, reads, plain, version, out->assign)) return false;
   Renamed r = {reads, version, malloc((m->expr.n + 1) * sizeof(Id))};
   memset(r.memo, 0xff, (m->expr.n + 1) * sizeof(Id));
-  out->s = stmt_copy(m, s);
+  out->s = stmt_copy(m, t->f, s);
   out->s.sub = NEWN(m->arena, Id, MAX_RANK);
   for (uint32_t d = 0; d < t->f->value.at[s->lhs].rank; d++)
     out->s.sub[d] = rename_reads(m, t->f, s->sub[d], &r);
@@ -311,7 +311,7 @@ static void stacked(Shard *to, const Shard *from, bool slice) {
 }
 
 static void type_call(Typing *t, const Stmt *s) {
-  Stmt c = stmt_copy(t->m, s);
+  Stmt c = stmt_copy(t->m, t->f, s);
   const Fn *g = &t->m->fn.at[s->call->fn];
   struct {
     Id old, acc, term;

@@ -1,0 +1,80 @@
+// Sizes at which the compiler chooses another implementation, and at which its searches stop: one
+// table, in Module.limits. No file of passes/ or codegen/ defines such a number.
+//
+// Every combination of legal values gives a program that means the same; tests lower the limits
+// so that small programs take the paths of large ones (DTC_LIMITS, doc/hacking.md). Sizes that are
+// only those of an array (MAX_INDEX) are not here.
+#ifndef DTC_LIMITS_H
+#define DTC_LIMITS_H
+
+#include <stdint.h>
+
+#include "ir/util.h"
+
+// X(name, default, least, most, meaning)
+#define LIMITS(X)                                                                                  \
+  /* passes/invert.c */                                                                            \
+  X(compare_elements, 8, 1, 1 << 30, "a gather is inverted by comparing up to here")               \
+  /* passes/normalise.c */                                                                         \
+  X(inline_points, 1 << 16, 0, MOST_LIMIT, "points of a value that is computed where read")        \
+  X(inline_operators, 12, 0, 1000, "operators in such a value")                                    \
+  X(lift_ratio, 8, 1, MOST_LIMIT, "evaluations that a function saves to become a statement")       \
+  X(cut_points, 1 << 16, 2, MOST_LIMIT, "points of a sum to few results that is cut in blocks")    \
+  X(cut_results, 16, 1, MOST_LIMIT, "results of a reduction that are few")                         \
+  X(cut_block, 128, 1, 1 << 24, "least points of a block")                                         \
+  X(cut_block_most, 8192, 2, 1 << 24, "most points of a block of one index")                       \
+  X(cut_partials, 1 << 17, 1, MOST_LIMIT, "results of all blocks together")                        \
+  X(rows_points, 1 << 18, 2, MOST_LIMIT, "points of a sum to some results that is cut in rows")    \
+  X(rows_results, 2048, 1, MOST_LIMIT, "results of a reduction that are some")                     \
+  X(rows_block, 32, 1, 1 << 24, "least rows of a block")                                           \
+  /* passes/normalise_sum.c, codegen/contract.c */                                                 \
+  X(product_side, 4, 1, MOST_LIMIT, "rows and columns of a sum that is a matrix product")          \
+  X(product_sum, 4, 1, MOST_LIMIT, "its terms")                                                    \
+  X(product_work, 4096, 1, MOST_LIMIT, "its multiplications")                                      \
+  X(product_factors, 16, 2, 16, "factors of a product that is taken apart")                        \
+  X(product_loops, 4, 0, 4, "loops around a matrix product")                                       \
+  /* codegen/scan.c */                                                                             \
+  X(scan_extent, 64, 2, MOST_LIMIT, "elements of a running sum that is one pass")                  \
+  /* codegen/fuse*.c */                                                                            \
+  X(kernel_statements, 40, 1, 40, "statements of a kernel")                                        \
+  X(nest_statements, 48, 1, 48, "pointwise statements that share loops")                           \
+  X(nest_reductions, 4, 1, 4, "reductions that share loops")                                       \
+  X(join_points, 32, 1, MOST_LIMIT, "points of a grid that are few for threads to share")          \
+  X(join_work, 4096, 0, MOST_LIMIT, "points of statements that join a kernel whatever its grid")   \
+  X(join_elements, 64, 1, MOST_LIMIT, "elements of a value whose readers share a kernel")          \
+  X(join_bytes, 1 << 20, 0, MOST_LIMIT, "bytes at a grid point that stay in a cache")              \
+  X(lane_tile, 1024, 1, 1 << 24, "points of a task's row of lanes")                                \
+  X(reduce_tile, 128, 1, 1 << 24, "the same where each does a loop")                               \
+  X(row_bytes, 64 << 10, 0, 1 << 20, "bytes of a row that a kernel keeps on its stack")            \
+  X(task_ns, 30000, 0, MOST_LIMIT, "nanoseconds that a task should take")                          \
+  X(share_ns, 80000, 0, MOST_LIMIT, "nanoseconds of a kernel that eight threads share")            \
+  X(fill_elements, 1 << 16, 1, MOST_LIMIT, "elements of a task that fills with zeros")             \
+  /* codegen/cpu */                                                                                \
+  X(chain, 32, 2, 1 << 24, "additions one after another in a sum")                                 \
+  /* passes/shard*.c: the search for a plan over ranks */                                          \
+  X(search_first, 48, 1, 1 << 30, "states that the first search keeps at an item")                 \
+  X(search_orders, 1200, 1, 1 << 30, "states that the search of each order keeps")                 \
+  X(search_last, 300000, 1, 1 << 30, "states that the last search keeps")                          \
+  X(search_kept, 48, 1, 1 << 16, "states of a group that are compared with new ones")              \
+  X(search_states, 1000000, 0, MOST_LIMIT, "states in all searches of an axis")                    \
+  X(search_ways, 729, 1, 1 << 30, "ways to split a statement that are tried")                      \
+  X(byte_points, 256, 1, 1 << 24, "points of products that cost as much as a byte sent")           \
+  X(byte_traffic, 1024, 1, 1 << 24, "bytes of memory that cost as much as a byte sent")            \
+  X(search_combinations, 512, 1, 1 << 30, "combinations of what a stack has in and out")
+
+#define MOST_LIMIT ((int64_t)1 << 53)
+
+typedef struct Limits {
+#define X(name, value, least, most, meaning) int64_t name;
+  LIMITS(X)
+#undef X
+} Limits;
+
+extern const Limits default_limits;
+// Sets what `text`, "name=value,name=value", names. False with a message in `error` where a name is
+// unknown or a value is not a number within its bounds.
+bool limits_set(Limits *l, const char *text, Buf *error);
+// The limits that are not the default, in the form that limits_set takes.
+void limits_print(const Limits *l, Buf *out);
+
+#endif
