@@ -10,11 +10,6 @@
 // slice, a packed q, k, v are strides.
 #include "codegen/affine.h"
 
-// A product is worth the library's call from some thousand multiplications on; below, loops are as
-// fast and can fuse with what surrounds them. Each side needs a few elements that the other lacks,
-// or it is a matrix-vector product in disguise, bound by memory.
-enum { LEAST_SIDE = 4, LEAST_SUM = 4, LEAST_WORK = 4096, MOST_BATCH = 4 };
-
 typedef enum Class { BATCH, ROW, COLUMN, SUM, NCLASS } Class;
 
 // An index, or several merged: its extent, and how far it moves in each operand (0: not at all).
@@ -164,7 +159,7 @@ static bool loops_around(Product *p, GemmPlan *g) {
   for (int k = 0; k < NCLASS; k++) {
     for (uint32_t i = 0; i < p->of[k].n; i++) {
       const Dim *d = &p->of[k].at[i];
-      if (g->nbatch == MOST_BATCH) return false;
+      if (g->nbatch == p->m->limits.product_loops) return false;
       g->batch[g->nbatch].count = d->extent;
       g->batch[g->nbatch].a = d->a;
       g->batch[g->nbatch].b = d->b;
@@ -183,8 +178,12 @@ bool match_gemm(const Module *m, const Fn *f, const Layout *layout, const Stmt *
   p.b = affine_read(m, layout, s, b);
   p.c = affine_lhs(m, f, layout, s);
   if (p.a.nrest || p.b.nrest || p.c.nrest || !classify(&p)) return false;
-  if (points(&p.of[ROW]) < LEAST_SIDE || points(&p.of[COLUMN]) < LEAST_SIDE ||
-      points(&p.of[SUM]) < LEAST_SUM)
+  // A product is worth the library's call from some thousand multiplications on; below, loops are
+  // as fast and can fuse with what surrounds them. Each side needs a few elements that the other
+  // lacks, or it is a matrix-vector product in disguise, bound by memory.
+  const Limits *least = &m->limits;
+  if (points(&p.of[ROW]) < least->product_side || points(&p.of[COLUMN]) < least->product_side ||
+      points(&p.of[SUM]) < least->product_sum)
     return false;
   *g = (GemmPlan){
       .a = layout[ex(m, a)->integer].buffer,
@@ -211,5 +210,5 @@ bool match_gemm(const Module *m, const Fn *f, const Layout *layout, const Stmt *
   g->b_col = columns.b;
   g->a_col = sum.a;
   g->b_row = sum.b;
-  return g->m * g->n * g->k >= LEAST_WORK && loops_around(&p, g);
+  return g->m * g->n * g->k >= least->product_work && loops_around(&p, g);
 }

@@ -133,6 +133,8 @@ static void add_kernel(Plan *p, FnPlan *fp, Kernel k) {
 
 static void plan_function(Plan *p, Id id) {
   Module *m = p->m;
+  const Limits limits = m->limits;
+  if (id == m->entry[ENTRY_UPDATE]) m->limits = default_limits; // it must be one kernel
   FnPlan *fp = &p->fn[id];
   Fuse u = {.m = m, .f = &m->fn.at[id], .fp = fp};
   fp->fn = id;
@@ -152,6 +154,7 @@ static void plan_function(Plan *p, Id id) {
     add_kernel(p, fp, k);
   }
   fuse_overlap(p, fp);
+  m->limits = limits;
 }
 
 // Functions that entries reach; not the bodies of intrinsics with an implementation.

@@ -8,9 +8,6 @@
 // cache, and no statement loses the index that its lanes need.
 #include "codegen/fuse.h"
 
-enum { FEW_POINTS = 32, SMALL_WORK = 4096, SHARED_ELEMENTS = 64 };
-static const double cache_bytes = 1 << 20;
-
 typedef struct Join {
   const Fuse *u;
   const Group *g;
@@ -95,7 +92,7 @@ static void sibling_pair(const Module *m, Id read, void *ctx) {
   Id ts[MAX_RANK], ss[MAX_RANK];
   if (ex(m, read)->integer != ex(m, j->read)->integer) return;
   const Value *v = &j->u->f->value.at[ex(m, read)->integer];
-  if (value_count(v) < SHARED_ELEMENTS) return;
+  if (value_count(v) < m->limits.join_elements) return;
   read_subs(m, j->read, ts);
   read_subs(m, read, ss);
   if ((double)value_count(v) > j->shared) j->shared = (double)value_count(v);
@@ -179,14 +176,16 @@ static double work(const Join *j) {
 
 static bool worthwhile(const Join *j, uint32_t ngrid, double count) {
   double all = 1;
+  const Limits *l = &j->u->m->limits;
   for (uint32_t k = 0; k < j->g->ngrid; k++)
     all *=
         (double)j->u->f->stmt.at[j->g->member.at[0].stmt].index[j->g->member.at[0].grid[k]].extent;
-  if (work(j) <= SMALL_WORK) return j->dependent || j->shared > 0;
-  if (count < FEW_POINTS && (count < all || count < points(j->s, j->s->nfree))) return false;
+  if (work(j) <= (double)l->join_work) return j->dependent || j->shared > 0;
+  if (count < (double)l->join_points && (count < all || count < points(j->s, j->s->nfree)))
+    return false;
   if (j->siblings)
     return ngrid == j->g->ngrid && j->shared > 0 && count == points(j->s, j->s->nfree);
-  return j->exchange / count <= cache_bytes;
+  return j->exchange / count <= (double)l->join_bytes;
 }
 
 // Statements that write one element several times own only some of their indices.
@@ -219,7 +218,8 @@ static bool enough_vars(const Join *j, uint32_t ngrid) {
 }
 
 bool fuse_join(Fuse *u, Group *g, const Member *candidate) {
-  if (g->kind != K_LOOPS || g->fill != NONE || g->member.n >= 40) return false;
+  if (g->kind != K_LOOPS || g->fill != NONE || g->member.n >= u->m->limits.kernel_statements)
+    return false;
   Join j = {.u = u, .g = g, .s = &u->f->stmt.at[candidate->stmt]};
   memset(j.image, NO_VAR, sizeof j.image);
   for (uint32_t i = 0; i < g->member.n; i++) {

@@ -2,11 +2,7 @@
 // in lanes, which values stay inside, and the size of a task.
 #include "codegen/fuse.h"
 
-enum { LANE_TILE = 1024, REDUCE_TILE = 128, LANES = 16 };
-// What a task should take, so that starting one costs nothing, and the most of a row that a stack
-// holds.
-static const double task_seconds = 30e-6;
-enum { MAX_ROW_BYTES = 64 << 10 };
+enum { LANES = 16 };
 
 typedef struct Build {
   Fuse *u;
@@ -172,7 +168,9 @@ static bool zip(Build *b, Nest *n, const Member *x, NestStmt ns, const uint8_t *
                 uint32_t norder) {
   const Stmt *s = &b->u->f->stmt.at[ns.stmt], *first = stmt_of(b, &n->stmt.at[0]);
   bool red = s->red != RED_NONE;
-  if ((first->red != RED_NONE) != red || n->stmt.n >= (red ? (uint32_t)MAX_ZIPPED : 48u))
+  const Limits *l = &b->u->m->limits;
+  if ((first->red != RED_NONE) != red ||
+      n->stmt.n >= (red ? l->nest_reductions : l->nest_statements))
     return false;
   if (!same_loops(b, n, &ns, order, norder)) return false;
   if (red && (n->vec != (x->vec == NO_VAR ? NO_VAR : ns.var[x->vec]) || depends_on_nest(b, n, s)))
@@ -485,20 +483,21 @@ static double points_of(const Stmt *s) {
 
 static void grid_and_chunk(Build *b) {
   Loops *l = b->l;
+  const Limits *limits = &b->u->m->limits;
   b->k->grid = 1;
   for (uint32_t i = 0; i < l->ngrid; i++) {
     int64_t n = l->var.at[i].extent;
     if (b->lanes && i == l->ngrid - 1) {
-      l->tile = tile_size(n, has_loops(b) ? REDUCE_TILE : LANE_TILE);
+      l->tile = tile_size(n, has_loops(b) ? limits->reduce_tile : limits->lane_tile);
       n = (n + l->tile - 1) / l->tile;
     }
     b->k->grid *= n;
   }
   // A rough clock: 8 GB/s, and 4 lanes of any operation a nanosecond.
   double seconds = b->k->bytes / 8e9 + b->k->flops / 4e9;
-  int64_t chunk = (int64_t)(task_seconds / (seconds / (double)b->k->grid));
+  int64_t chunk = (int64_t)((double)limits->task_ns / 1e9 / (seconds / (double)b->k->grid));
   int64_t most = (b->k->grid + 7) / 8;
-  if (seconds > 8 * 10e-6 && chunk > most) chunk = most;
+  if (seconds > (double)limits->share_ns / 1e9 && chunk > most) chunk = most;
   b->k->chunk = chunk < 1 ? 1 : chunk > b->k->grid ? b->k->grid : chunk;
 }
 
@@ -587,7 +586,8 @@ static void fill_kernel(Build *b) {
   add_arg(b, b->g->fill, true);
   b->k->fill = b->g->fill;
   b->k->grid = value_count(v);
-  b->k->chunk = b->k->grid < 65536 ? b->k->grid : 65536;
+  int64_t most = b->u->m->limits.fill_elements;
+  b->k->chunk = b->k->grid < most ? b->k->grid : most;
   b->k->bytes = value_bytes(v);
 }
 
@@ -609,7 +609,7 @@ static bool fits_row(const Build *b, Id value, Layout *row) {
       row->stride[d] = bare ? 0 : n;
       if (!bare) n *= v->extent[d];
     }
-    return n * dtype_size(v->type) <= MAX_ROW_BYTES;
+    return n * dtype_size(v->type) <= b->u->m->limits.row_bytes;
   }
   return false;
 }

@@ -79,7 +79,7 @@ void host_c(const Plan *p, Str arch, Str build_hash, Buf *out) {
              p->m->spmd ? "#include \"runtime/comm.h\"\n" : "");
   host_listing(&h);
   print_functions(&h);
-  host_tables(&h, cpu_level_of(arch), build_hash);
+  host_tables(&h, arch, build_hash);
 }
 
 // The dt_test_F function: takes its storage from arrays of pointers.

@@ -130,7 +130,7 @@ Str host_layer_slice(const HostFn *x, const LayerPtrs *l, Id value);
 void host_listing(Host *h); // the table of buffers
 void host_source(Host *h, Id loc); // ", .source = "gpt2.dt:12"", where that is known
 void host_params(Host *h, const ParamLayout *l, Str prefix); // PREFIXparam, PREFIXstack
-void host_tables(Host *h, int cpu_level, Str build_hash);
+void host_tables(Host *h, Str arch, Str build_hash);
 
 // host_attention.c: a call of the attention intrinsic
 void host_attention_shape(Host *h, Id fn, const Kernel *k);

@@ -4,7 +4,8 @@
 #include "runtime/pipeline.h"
 
 static const char *const dt_type[NDTYPE] = {
-    [DT_F64] = "DT_TYPE_F64", [DT_F32] = "DT_TYPE_F32", [DT_I32] = "DT_TYPE_I32"};
+    [DT_F64] = "DT_TYPE_F64", [DT_F32] = "DT_TYPE_F32", [DT_I32] = "DT_TYPE_I32",
+    [DT_BOOL] = "DT_TYPE_BOOL"};
 static const char *const dt_init[NINIT] = {"DT_ZEROS", "DT_ONES", "DT_NORMAL", "DT_UNIFORM",
                                            "DT_CONST"};
 static const char *const dt_data[] = {"DT_DATA_NONE", "DT_DATA_TOKENS", "DT_DATA_BYTES",
@@ -334,7 +335,30 @@ static void print_pipeline(Host *h) {
              m->stages, kind, m->schedule, m->chunk.n);
 }
 
-void host_tables(Host *h, int cpu_level, Str build_hash) {
+enum { FEATURES_IN_LINE = 85 }; // characters
+
+// What the kernels may use of the processor.
+static void print_processor(Host *h, Str arch) {
+  char features[512] = "";
+  int level = cpu_level_of(arch);
+  if (level) buf_printf(h->out, "    .cpu_level = %d,\n", level);
+  cpu_features_of(arch, features, sizeof features);
+  if (!features[0]) return;
+  buf_printf(h->out, "    .cpu_features =");
+  for (const char *word = features; *word;) { // a line's literal ends in the space before the next
+    size_t n = strlen(word);
+    if (n > FEATURES_IN_LINE) {
+      n = FEATURES_IN_LINE;
+      while (word[n - 1] != ' ') n--;
+    }
+    buf_printf(h->out, "\n        ");
+    put_string(h->out, str_printf("%.*s", (int)n, word));
+    word += n;
+  }
+  buf_printf(h->out, ",\n");
+}
+
+void host_tables(Host *h, Str arch, Str build_hash) {
   Buf *b = h->out;
   ParamLayout *whole = param_layout(h->m);
   h->params = whole;
@@ -348,13 +372,14 @@ void host_tables(Host *h, int cpu_level, Str build_hash) {
   put_string(b, h->m->name);
   buf_printf(b, ", .build = ");
   put_string(b, build_hash);
-  buf_printf(b, ", .type = %s,%s\n", dt_type[h->m->compute],
-             cpu_level ? str_printf(" .cpu_level = %d,", cpu_level) : "");
+  buf_printf(b, ", .type = %s,\n", dt_type[h->m->compute]);
+  print_processor(h, arch);
   buf_printf(
       b,
       "    .ndata = %u, .nparam = %u, .ntotal = %u, .nmetric = %u, .nmoment = %d, .nkernel = %u,\n",
       h->m->ndata, h->m->param.n, count == NONE ? 0 : h->m->fn.at[count].result.n, h->m->metric.n,
       host_moments(h), nkernel);
+  if (count != NONE && h->random[count]) buf_printf(b, "    .random_totals = true,\n");
   buf_printf(b, "    .data = data, .param = param, %s.kernel = kernel,\n",
              h->m->metric.n ? ".metric = metric, " : "");
   print_train(h);

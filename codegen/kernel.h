@@ -173,8 +173,12 @@ typedef enum CpuOutput { CPU_OBJECT, CPU_LLVM, CPU_ASM } CpuOutput;
 // Appends the file's bytes to out; false with a message in err where the target is not known.
 bool cpu_kernels(const Plan *p, const CpuOptions *o, CpuOutput kind, Buf *out, Buf *err);
 
+bool cpu_known(Str arch);
+
 // The level of a named processor (runtime/cpu/level.h); 0 for native, or what is no x86-64.
 int cpu_level_of(Str arch);
+// What it needs beyond its level, for dt_cpu_has; of native all that this machine has.
+void cpu_features_of(Str arch, char *out, size_t size);
 
 // codegen/host.c: the emitted C file, defining `const DtProgram dt_program` (runtime/program.h).
 void host_c(const Plan *p, Str arch, Str build_hash, Buf *out);

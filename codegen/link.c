@@ -45,12 +45,19 @@ static bool complain(Str path) {
   return false;
 }
 
+void remove_half(Str path) {
+  struct stat st;
+  if (!stat(path, &st) && S_ISREG(st.st_mode)) unlink(path);
+}
+
 static bool write_file(Str path, const char *text, size_t n) {
   FILE *f = fopen(path, "wb");
   if (!f) return complain(path);
   bool ok = fwrite(text, 1, n, f) == n;
-  if (fclose(f) || !ok) return complain(path);
-  return true;
+  if (!fclose(f) && ok) return true;
+  complain(path);
+  remove_half(path);
+  return false;
 }
 
 static bool write_buf(Str path, const Buf *b) {
@@ -116,6 +123,7 @@ static bool compile_and_link(const LinkOptions *o, Str dir) {
   const char *arg[MOST_ARGS];
   int n = compiler(arg);
   for (int i = 0; i < NCOMPILE; i++) arg[n++] = compile_flags[i];
+  if (o->quick) arg[n++] = "-O0", arg[n++] = "-w";
   if (o->shared) arg[n++] = "-fPIC";
   if (o->shared) arg[n++] = "-shared";
   arg[n++] = str_printf("-I%s/include/dtc", prefix);

@@ -12,15 +12,15 @@
 //     is one more, masked, block); other bound indices run outside, row-major; then the
 //     accumulators are folded pairwise, then the lanes by halves.
 //   vec is free, or there is none: one accumulator, bound indices row-major.
-// Chains of additions are kept short: a bound loop of more than LOOPS_CHAIN rounds (along vec: of
-// more than twice as many rounds of LOOPS_ACC blocks) adds up each LOOPS_CHAIN rounds on their own
+// Chains of additions are kept short: a bound loop of more than Limits.chain rounds (along vec: of
+// more than twice as many rounds of LOOPS_ACC blocks) adds up each `chain` rounds on their own
 // first.
 #ifndef DTC_LOOPS_H
 #define DTC_LOOPS_H
 
 #include "codegen/kernel.h"
 
-enum { LOOPS_ACC = 4, LOOPS_CHAIN = 32, MAX_VAR = 48, MAX_ZIPPED = 4, NO_VAR = 0xff };
+enum { LOOPS_ACC = 4, MAX_VAR = 48, MAX_ZIPPED = 4, NO_VAR = 0xff };
 
 typedef struct LoopVar {
   Str name;

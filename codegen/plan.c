@@ -13,14 +13,16 @@
 
 #include <stdlib.h>
 
-enum { ALIGNMENT = 64 };
+enum { ALIGNMENT = 64, ADDRESS_BITS = 48 };
 
 static int64_t aligned(int64_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
 static int64_t value_bytes(const Value *v) {
   int64_t bytes;
-  if (!mul_ok(value_count(v), dtype_size(v->type), &bytes) || bytes > INT64_MAX / 4)
-    BUG("%s is too large", v->name);
+  if (!mul_ok(value_count(v), dtype_size(v->type), &bytes) || bytes > INT64_C(1) << ADDRESS_BITS)
+    too_large("`%s` has more than 256 TiB, all that a process can address: make the batch or a size "
+          "smaller",
+          v->name);
   return bytes;
 }
 
@@ -185,7 +187,7 @@ static int64_t best_gap(Block *const *live, uint32_t n, int64_t bytes) {
 
 int64_t plan_pack(Block *block, uint32_t n) {
   Block **order = malloc((n + 1) * sizeof *order), **live = malloc((n + 1) * sizeof *live);
-  CHECK(order && live);
+  ALLOCATED(order && live);
   for (uint32_t i = 0; i < n; i++) order[i] = &block[i];
   qsort(order, n, sizeof *order, by_size);
   int64_t top = 0;

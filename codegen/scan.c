@@ -6,8 +6,7 @@
 // one pass along j does.
 #include "codegen/fuse.h"
 
-// Shorter ones stay loops, which fuse with what is around them.
-enum { LEAST_EXTENT = 64, MOST_LOOPS = 6 };
+enum { MOST_LOOPS = 6 };
 
 static bool is_zero(const Module *m, Id e) {
   return (ex_is(m, e, OP_REAL) && ex(m, e)->real == 0 && !__builtin_signbit(ex(m, e)->real)) ||
@@ -66,7 +65,9 @@ bool match_scan(const Fuse *u, const Stmt *s, ScanPlan *p) {
   Id read = ex_arg(m, s->body, 1);
   if (!ex_is(m, read, OP_READ) || !condition(m, s, ex_arg(m, s->body, 0), &i, p)) return false;
   if (!same_type(m, u->f, s, read) || !fuse_injective(m, u->f, s)) return false;
-  if (s->index[i].extent != s->index[s->nfree].extent || s->index[i].extent < LEAST_EXTENT)
+  // Shorter ones stay loops, which fuse with what is around them.
+  if (s->index[i].extent != s->index[s->nfree].extent ||
+      s->index[i].extent < m->limits.scan_extent)
     return false;
   Affine x = affine_read(m, layout, s, read), y = affine_lhs(m, u->f, layout, s);
   if (x.nrest || y.nrest || !x.coef[s->nfree] || x.coef[i] || y.coef[s->nfree]) return false;

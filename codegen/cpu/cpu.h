@@ -123,13 +123,15 @@ void cpu_store(Cpu *c, Val v);
 void cpu_loop_open(Cpu *c, LLVMValueRef lo, LLVMValueRef hi, int64_t step, bool maybe_empty,
                    const char *name);
 void cpu_loop_close(Cpu *c);
+void cpu_branch_open(Cpu *c, LLVMValueRef cond, const char *name);
+void cpu_branch_close(Cpu *c);
 void cpu_nest(Cpu *c, const Nest *n);
 
 // vector.c: passes over the vector variable. `body` emits `ncopy` copies; vbase and vmask say
 // which.
 typedef void VecBody(Cpu *c, int ncopy, void *ctx);
 // Where the variable runs for long, `chain` (NULL: no need) is called before and after every
-// LOOPS_CHAIN rounds.
+// Limits.chain rounds.
 typedef void VecChain(Cpu *c, bool begin, void *ctx);
 void cpu_lanes(Cpu *c, int unroll, VecBody *body, VecChain *chain, void *ctx);
 

@@ -1,6 +1,9 @@
 // All kernels of a plan as one LLVM module; optimised, and written as text, assembly or an object.
+#define _GNU_SOURCE // RTLD_DEFAULT
 #include "codegen/cpu/cpu.h"
+#include "runtime/cpu/level.h"
 
+#include <dlfcn.h>
 #include <llvm-c/Analysis.h>
 #include <llvm-c/Error.h>
 #include <llvm-c/Target.h>
@@ -38,7 +41,7 @@ static LLVMTargetMachineRef machine(const CpuOptions *o, Buf *err) {
   return tm;
 }
 
-static bool known_arch(const char *arch) {
+bool cpu_known(const char *arch) {
   static const char *const name[] = {
       "native",         "x86-64",         "x86-64-v2",     "x86-64-v3",     "x86-64-v4",
       "nehalem",        "sandybridge",    "ivybridge",     "haswell",       "broadwell",
@@ -77,6 +80,32 @@ int cpu_level_of(Str arch) {
 #endif
   (void)arch;
   return 0;
+}
+
+#define SSE4    "sse3 ssse3 sse4.1 sse4.2 popcnt"
+#define ICELAKE "avx512ifma avx512vbmi avx512vbmi2 avx512vnni avx512bitalg avx512vpopcntdq gfni"
+
+void cpu_features_of(Str arch, char *out, size_t size) {
+  static const struct {
+    const char *arch, *needs;
+  } more[] = {{"x86-64-v2", SSE4},
+              {"nehalem", SSE4},
+              {"sandybridge", SSE4 " avx"},
+              {"ivybridge", SSE4 " avx f16c"},
+              {"alderlake", "avxvnni gfni"},
+              {"cascadelake", "avx512vnni"},
+              {"cooperlake", "avx512vnni avx512bf16"},
+              {"icelake-client", ICELAKE},
+              {"icelake-server", ICELAKE},
+              {"sapphirerapids", ICELAKE " avx512bf16 avx512fp16 avxvnni"},
+              {"emeraldrapids", ICELAKE " avx512bf16 avx512fp16 avxvnni"},
+              {"graniterapids", ICELAKE " avx512bf16 avx512fp16 avxvnni"},
+              {"znver4", ICELAKE " avx512bf16"},
+              {"znver5", ICELAKE " avx512bf16 avxvnni"}};
+  out[0] = 0;
+  if (!strcmp(arch, "native")) dt_cpu_features(out, size);
+  for (unsigned i = 0; i < sizeof more / sizeof *more; i++)
+    if (!strcmp(arch, more[i].arch)) snprintf(out, size, "%s", more[i].needs);
 }
 
 static void start(Cpu *c, const Plan *p, const CpuOptions *o) {
@@ -138,11 +167,38 @@ static void print_kernels(Cpu *c) {
         cpu_kernel(c, &c->plan->fn[f], &c->plan->fn[f].kernel.at[k]);
 }
 
+// A function of the libraries that LLVM brought along: they have no declaration for C.
+static void *library_function(const char *mangled) { return dlsym(RTLD_DEFAULT, mangled); }
+
+static void llvm_out_of_memory(void *ctx, const char *reason, bool crash) {
+  (void)ctx, (void)reason, (void)crash;
+  out_of_memory();
+}
+
+// LLVM allocates with C++'s new, which throws where nothing catches, and with malloc, after which it
+// aborts: both would be a signal.
+static void end_without_memory(void) {
+  typedef void (*NewHandler)(void);
+  typedef void (*LlvmHandler)(void *, const char *, bool);
+  NewHandler (*set_new)(NewHandler) = NULL;
+  void (*install)(LlvmHandler, void *) = NULL;
+  void *found = library_function("_ZSt15set_new_handlerPFvvE"); // std::set_new_handler
+  memcpy(&set_new, &found, sizeof set_new);
+  if (set_new) set_new(out_of_memory);
+  // llvm::install_bad_alloc_error_handler
+  found = library_function("_ZN4llvm31install_bad_alloc_error_handlerEPFvPvPKcbES0_");
+  memcpy(&install, &found, sizeof install);
+  static bool installed; // LLVM takes one handler
+  if (install && !installed) install(llvm_out_of_memory, NULL);
+  installed = true;
+}
+
 bool cpu_kernels(const Plan *p, const CpuOptions *o, CpuOutput kind, Buf *out, Buf *err) {
-  if (!known_arch(o->arch)) {
+  if (!cpu_known(o->arch)) {
     buf_printf(err, "unknown processor '%s'", o->arch);
     return false;
   }
+  end_without_memory();
   LLVMTargetMachineRef tm = machine(o, err);
   if (!tm) return false;
   Cpu c;

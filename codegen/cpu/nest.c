@@ -21,6 +21,25 @@ void cpu_loop_open(Cpu *c, LLVMValueRef lo, LLVMValueRef hi, int64_t step, bool 
   LLVMAddIncoming(l->phi, &lo, &from, 1);
 }
 
+void cpu_branch_open(Cpu *c, LLVMValueRef cond, const char *name) {
+  CHECK(c->depth < MAX_LEVEL);
+  Level *l = &c->level[c->depth++];
+  l->body = LLVMAppendBasicBlockInContext(c->ll, c->fn, name);
+  l->exit = LLVMAppendBasicBlockInContext(c->ll, c->fn, "skipped");
+  l->phi = NULL;
+  l->before = LLVMBuildCondBr(c->b, cond, l->body, l->exit);
+  LLVMPositionBuilderAtEnd(c->b, l->body);
+}
+
+void cpu_branch_close(Cpu *c) {
+  Level *l = &c->level[--c->depth];
+  LLVMBasicBlockRef last = LLVMGetInsertBlock(c->b);
+  LLVMBuildBr(c->b, l->exit);
+  LLVMMoveBasicBlockAfter(l->exit, last);
+  LLVMPositionBuilderAtEnd(c->b, l->exit);
+  cpu_memo_drop(c, c->depth + 1);
+}
+
 void cpu_loop_close(Cpu *c) {
   Level *l = &c->level[--c->depth];
   LLVMBasicBlockRef latch = LLVMGetInsertBlock(c->b);

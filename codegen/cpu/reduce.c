@@ -241,6 +241,66 @@ static void end_chain(Cpu *c, Reductions *x, const Chain *outer) {
   }
 }
 
+// ---- sums that nothing is added to
+
+// The condition, free of bound indices, under which the statement adds anything: sum(k: where(c,
+// .., 0)). NONE where there is none.
+static Id condition(Cpu *c) {
+  Id body = c->s->body;
+  bool sum = c->s->red == RED_SUM || c->s->red == RED_MEAN;
+  if (!sum || !ex_is(c->m, body, OP_WHERE)) return NONE;
+  Id cond = ex_arg(c->m, body, 0), zero = ex_arg(c->m, body, 2);
+  bool none = ex_is(c->m, zero, OP_REAL) ? ex(c->m, zero)->real == 0
+                                         : ex_is(c->m, zero, OP_INT) && !ex(c->m, zero)->integer;
+  return none && !(ex_indices(c->m, cond) >> c->s->nfree) ? cond : NONE;
+}
+
+// Whether it holds in any lane of any copy.
+static LLVMValueRef holds(Cpu *c, Id cond, int ncopy) {
+  LLVMValueRef any = NULL;
+  bool lanes = c->vec != NO_VAR && cpu_on_vec(c, cond);
+  for (c->copy = 0; c->copy < (lanes ? ncopy : 1); c->copy++) {
+    Val v = cpu_expr(c, cond, (Guard){0});
+    LLVMValueRef x = v.v;
+    if (v.vec) {
+      LLVMTypeRef t = LLVMTypeOf(x);
+      if (c->vmask[c->copy]) x = LLVMBuildAnd(c->b, x, c->vmask[c->copy], "");
+      x = cpu_intrinsic(c, "llvm.vector.reduce.or", &t, 1, &x, 1);
+    }
+    any = any ? LLVMBuildOr(c->b, any, x, "any") : x;
+  }
+  c->copy = 0;
+  return any;
+}
+
+// A sum that is left out is 0; its accumulators would start from -0.
+static void zero_unless(Cpu *c, Reduce *r, int ncopy, LLVMValueRef any) {
+  LLVMTypeRef t = cpu_type(c, r->type);
+  if (r->vec) t = cpu_vec(c, t);
+  Val id = {cpu_identity(c, c->s->red, r->type), false};
+  for (int u = 0; u < ncopy; u++) {
+    LLVMValueRef start = r->vec ? cpu_splat(c, id) : id.v;
+    LLVMBuildStore(c->b, LLVMBuildSelect(c->b, any, start, LLVMConstNull(t), ""), r->acc[u]);
+  }
+}
+
+// Opens a branch around the bound loops where every statement of the nest has such a condition.
+static bool open_branch(Cpu *c, Reductions *x) {
+  LLVMValueRef any = NULL;
+  for (uint32_t i = 0; i < x->count; i++) {
+    choose(c, x, i);
+    if (condition(c) == NONE) return false;
+  }
+  for (uint32_t i = 0; i < x->count; i++) {
+    choose(c, x, i);
+    LLVMValueRef one = holds(c, condition(c), x->nacc);
+    any = any ? LLVMBuildOr(c->b, any, one, "any") : one;
+  }
+  for (uint32_t i = 0; i < x->count; i++) zero_unless(c, choose(c, x, i), x->nacc, any);
+  cpu_branch_open(c, any, "adds");
+  return true;
+}
+
 static void lane_chain(Cpu *c, bool begin, void *ctx) {
   Reductions *x = ctx;
   if (begin) x->outer = begin_chain(c, x);
@@ -271,15 +331,16 @@ static void bound_loops(Cpu *c, Reductions *x, uint32_t at, Innermost *body) {
     body(c, x);
     return;
   }
-  int64_t n = c->l->var.at[x->n->loop[at]].extent, chains = n / LOOPS_CHAIN, left = n % LOOPS_CHAIN;
-  if (!x->sums || n <= LOOPS_CHAIN) {
+  int64_t n = c->l->var.at[x->n->loop[at]].extent, each = c->m->limits.chain,
+          chains = n / each, left = n % each;
+  if (!x->sums || n <= each) {
     one_loop(c, x, at, cpu_i64(c, 0), cpu_i64(c, n), body);
     return;
   }
-  LLVMValueRef end = cpu_i64(c, chains * LOOPS_CHAIN);
-  cpu_loop_open(c, cpu_i64(c, 0), end, LOOPS_CHAIN, false, "chain");
+  LLVMValueRef end = cpu_i64(c, chains * each);
+  cpu_loop_open(c, cpu_i64(c, 0), end, each, false, "chain");
   LLVMValueRef lo = c->level[c->depth - 1].phi,
-               hi = LLVMBuildAdd(c->b, lo, cpu_i64(c, LOOPS_CHAIN), "");
+               hi = LLVMBuildAdd(c->b, lo, cpu_i64(c, each), "");
   Chain outer = begin_chain(c, x);
   one_loop(c, x, at, lo, hi, body);
   end_chain(c, x, &outer);
@@ -298,7 +359,9 @@ static void reduce_over_lanes(Cpu *c, Reductions *x) {
   int64_t extent = c->l->var.at[x->n->vec].extent, blocks = (extent + c->width - 1) / c->width;
   int count = blocks < LOOPS_ACC ? (int)blocks : LOOPS_ACC;
   accumulators(c, x, count);
+  bool branch = open_branch(c, x);
   bound_loops(c, x, x->n->nfree, all_lanes);
+  if (branch) cpu_branch_close(c);
   uint8_t vec = c->vec;
   for (uint32_t i = 0; i < x->count; i++) {
     Val total = fold(c, choose(c, x, i), count);
@@ -325,7 +388,9 @@ static void all_copies(Cpu *c, Reductions *x) {
 static void free_lanes(Cpu *c, int ncopy, void *ctx) {
   Reductions *x = ctx;
   accumulators(c, x, ncopy);
+  bool branch = open_branch(c, x);
   bound_loops(c, x, x->n->nfree, all_copies);
+  if (branch) cpu_branch_close(c);
   for (uint32_t i = 0; i < x->count; i++) finish_lanes(c, choose(c, x, i), ncopy);
 }
 
@@ -348,7 +413,9 @@ void cpu_reduce_nest(Cpu *c, const Nest *n) {
   int opened = open_loops(c, n, 0, n->nfree);
   if (n->vec == NO_VAR) {
     accumulators(c, &x, 1);
+    bool branch = open_branch(c, &x);
     bound_loops(c, &x, n->nfree, all_copies);
+    if (branch) cpu_branch_close(c);
     for (uint32_t i = 0; i < x.count; i++) {
       Reduce *r = choose(c, &x, i);
       finish(c, fold(c, r, 1));

@@ -34,11 +34,11 @@ static void whole_rounds(Cpu *c, LLVMValueRef lo, LLVMValueRef end, int unroll, 
   cpu_loop_close(c);
 }
 
-// As many rounds in chains of LOOPS_CHAIN, and what is left over in a shorter one.
+// As many rounds in chains, and what is left over in a shorter one.
 static void chained_rounds(Cpu *c, LLVMValueRef lo, int64_t rounds, int unroll, VecBody *body,
                            VecChain *chain, void *ctx) {
-  int64_t length = (int64_t)LOOPS_CHAIN * unroll * c->width, chains = rounds / LOOPS_CHAIN,
-          left = rounds % LOOPS_CHAIN;
+  int64_t each = c->m->limits.chain, length = each * unroll * c->width, chains = rounds / each,
+          left = rounds % each;
   LLVMValueRef end = LLVMBuildAdd(c->b, lo, cpu_i64(c, chains * length), "");
   cpu_loop_open(c, lo, end, length, false, "chain");
   LLVMValueRef at = c->level[c->depth - 1].phi;
@@ -58,7 +58,7 @@ static void static_lanes(Cpu *c, LLVMValueRef lo, int64_t n, int unroll, VecBody
                          VecChain *chain, void *ctx) {
   int64_t block = (int64_t)unroll * c->width, main = n / block, left = n - main * block;
   LLVMValueRef end = LLVMBuildAdd(c->b, lo, cpu_i64(c, main * block), "");
-  if (chain && main > 2 * LOOPS_CHAIN) chained_rounds(c, lo, main, unroll, body, chain, ctx);
+  if (chain && main > 2 * c->m->limits.chain) chained_rounds(c, lo, main, unroll, body, chain, ctx);
   else if (main) whole_rounds(c, lo, end, unroll, body, ctx);
   int whole = (int)(left / c->width), tail = (int)(left % c->width);
   if (!whole && !tail) return;

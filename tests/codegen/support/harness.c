@@ -9,6 +9,7 @@
 #include "codegen/link.h"
 #include "ir/interp.h"
 #include "ir/text.h"
+#include "tests/support/scratch.h"
 
 typedef void TestFn(void *const *arg, void *const *result, char *frame, const uint64_t *key);
 
@@ -127,12 +128,7 @@ static TestFn *build(const Plan *p, Id fn) {
   void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   unlink(path);
   if (!lib) return printf("%s\n", dlerror()), NULL;
-  union {
-    void *p;
-    int (*f)(size_t);
-  } scratch = {dlsym(lib, "dt_scratch_plan")};
-  int64_t bytes = largest_scratch(p);
-  CHECK(!bytes || (scratch.f && scratch.f((size_t)bytes) == 0));
+  plan_scratch(lib, p);
   union {
     void *p;
     TestFn *f;
