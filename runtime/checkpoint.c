@@ -48,13 +48,15 @@ static void look_at(const char *name, void *arg) {
   if (step < s->below && step > s->newest) s->newest = step;
 }
 
-// The newest step below `below` of which there is a folder "step-N" + end; -1: none. *bad (may be
-// NULL): the folder cannot be read.
-static int64_t step_below(const char *folder, const char *end, int64_t below, bool *bad) {
+// The newest step below `below` of which there is a folder "step-N" + end; -1: none.
+static int step_below(const char *folder, const char *end, int64_t below, int64_t *step,
+                      DtError *e) {
   Search s = {end, below, -1};
-  int failed = dt_look_through(folder, look_at, &s);
-  if (bad) *bad = failed != 0;
-  return s.newest;
+  *step = -1;
+  if (dt_look_through(folder, look_at, &s) != 0)
+    return dt_input_error(e, "cannot read folder", folder);
+  *step = s.newest;
+  return 0;
 }
 
 static int step_path(char out[PATH_MAX], const char *folder, int64_t step, const char *end,
@@ -64,8 +66,8 @@ static int step_path(char out[PATH_MAX], const char *folder, int64_t step, const
   return dt_path(out, folder, name, e);
 }
 
-int64_t dt_checkpoint_newest(const char *folder) {
-  return step_below(folder, "", INT64_MAX, NULL);
+int dt_checkpoint_newest(const char *folder, int64_t *step, DtError *e) {
+  return step_below(folder, "", INT64_MAX, step, e);
 }
 
 // ---- The folder that a run saves to
@@ -87,16 +89,17 @@ static int open_folder(DtSaver *s, DtError *e) {
   if (access(s->folder, W_OK | X_OK) != 0)
     return dt_fail_errno(e, DT_EXIT_CREATE, "cannot write to", s->folder);
   s->lock = open(s->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  return 0;
+  return s->lock < 0 ? dt_input_error(e, "cannot open folder", s->folder) : 0;
 }
 
 // By the first rank, while no rank of another run is there.
 static int clear_folder(DtSaver *s, DtError *e) {
   char path[PATH_MAX];
   if (dt_make_folder(s->folder, e) || open_folder(s, e) || lock(s, LOCK_EX, e)) return e->status;
-  for (int64_t step = INT64_MAX; (step = step_below(s->folder, ".tmp", step, NULL)) >= 0;)
+  int64_t step = INT64_MAX;
+  while (!step_below(s->folder, ".tmp", step, &step, e) && step >= 0)
     if (step_path(path, s->folder, step, ".tmp", e) || dt_remove_folder(path, e)) return e->status;
-  return lock(s, LOCK_SH, e);
+  return e->status ? e->status : lock(s, LOCK_SH, e);
 }
 
 // Every rank holds the lock: one that outlives its run by a moment might still be writing.
@@ -186,10 +189,10 @@ static int take_name(const char *from, const char *to, DtError *e) {
 // Removes the oldest, up to `last`; checkpoints past it are another run's. A failure is no reason
 // to stop.
 static void remove_old(const char *folder, int64_t last, int64_t keep) {
-  int64_t kept = 0;
-  for (int64_t step = last + 1; (step = step_below(folder, "", step, NULL)) >= 0;) {
+  int64_t kept = 0, step = last + 1;
+  DtError e = {0};
+  while (!step_below(folder, "", step, &step, &e) && step >= 0) {
     char path[PATH_MAX], away[PATH_MAX];
-    DtError e = {0};
     if (kept++ < keep) continue;
     // First the name, then the files: a checkpoint is never seen with parts missing.
     if (!step_path(path, folder, step, "", &e) && !step_path(away, folder, step, ".tmp", &e) &&
@@ -230,10 +233,10 @@ int dt_checkpoint_save(DtSaver *s, int64_t keep, DtError *e) {
   return e->status;
 }
 
-int dt_export(DtSaver *s, const char *path, DtError *e) {
+int dt_export(DtSaver *s, const char *path, DtRegion what, DtError *e) {
   dt_trace_begin("export");
   dt_comm_files(true);
-  dt_save_export(&s->save, path, e);
+  dt_save_export(&s->save, path, what, e);
   dt_agree_on(e);
   dt_comm_files(false);
   dt_trace_end("export");
@@ -242,17 +245,36 @@ int dt_export(DtSaver *s, const char *path, DtError *e) {
 
 // ---- Finding
 
+// A file that a checkpoint should have and has not is damage; and so is what it should not hold. What
+// else fails says nothing about the checkpoint: the next attempt may read it.
+static int damage_or_not(DtError *e) {
+  if (e->status == DT_EXIT_MISSING) e->status = DT_EXIT_CONTENT;
+  return e->status;
+}
+
 // Reads the manifest in c->path and checks everything that it tells of; each rank checks the hashes of
-// some parts. All must have read the same manifest.
-static int check(DtCheckpoint *c, DtError *e) {
-  DtManifest m;
-  if (!dt_manifest_read(&m, c->path, e))
-    dt_manifest_check(&m, c->path, dt_world.rank, dt_world.size, e);
-  uint64_t check = m.check;
+// some parts. All must have read the same manifest. What a rank cannot read comes before what another
+// finds damaged.
+static int check(DtCheckpoint *c, DtManifest *m, DtError *e) {
+  DtError unread = {0};
+  if (!dt_manifest_read(m, c->path, e))
+    dt_manifest_check(m, c->path, dt_world.rank, dt_world.size, e);
+  if (damage_or_not(e) && e->status != DT_EXIT_CONTENT) unread = *e;
+  if (dt_agree_on(&unread)) {
+    *e = unread;
+    return e->status;
+  }
+  uint64_t check = m->check;
   dt_wait(dt_broadcast(world(), DT_TYPE_I32, 0, &check, 2, (DtNote){"a manifest's hash", -1, NULL}));
-  if (!e->status && check != m.check)
+  if (!e->status && check != m->check)
     dt_fail(e, DT_EXIT_CONTENT, "rank %d finds another checkpoint in %s than rank 0", dt_world.rank,
             c->path);
+  return dt_agree_on(e);
+}
+
+static int check_and_note(DtCheckpoint *c, DtError *e) {
+  DtManifest m;
+  check(c, &m, e);
   c->step = m.step;
   c->samples = m.samples;
   c->seed = m.seed;
@@ -272,19 +294,20 @@ static int look(const char *folder, int64_t below, Found *f, DtError *e) {
   char manifest[PATH_MAX];
   const char *slash = strrchr(folder, '/');
   bool one = step_of(slash ? slash + 1 : folder, "") >= 0; // a checkpoint was asked for by its name
-  bool bad = false;
+  DtKind kind, inside;
   *f = (Found){NOTHING, -1};
-  if (!dt_exists(folder))
+  if (dt_look_at(folder, &kind, e)) return e->status;
+  if (kind == DT_NOTHING)
     return one ? dt_fail(e, DT_EXIT_MISSING, "there is no checkpoint %s", folder) : 0;
-  if (!dt_is_folder(folder))
+  if (kind != DT_FOLDER)
     return dt_fail(e, DT_EXIT_CONTENT, "%s is not a folder of checkpoints", folder);
-  if (dt_path(manifest, folder, "manifest.json", e)) return e->status;
-  if (one || dt_exists(manifest)) {
+  if (dt_path(manifest, folder, "manifest.json", e) || dt_look_at(manifest, &inside, e))
+    return e->status;
+  if (one || inside != DT_NOTHING) {
     f->kind = THE_FOLDER;
     return 0;
   }
-  f->step = step_below(folder, "", below, &bad);
-  if (bad) return dt_fail_errno(e, DT_EXIT_IO, "cannot read folder", folder);
+  if (step_below(folder, "", below, &f->step, e)) return e->status;
   if (f->step >= 0) f->kind = A_STEP;
   else if (below < INT64_MAX)
     return dt_fail(e, DT_EXIT_CONTENT, "%s holds no checkpoint that is whole", folder);
@@ -309,11 +332,9 @@ int dt_checkpoint_find(DtCheckpoint *c, const char *folder, DtError *e) {
     if (look_together(folder, below, &f, e) || f.kind == NOTHING) return e->status;
     if (f.kind == THE_FOLDER) snprintf(c->path, sizeof c->path, "%s", folder);
     else step_path(c->path, folder, f.step, "", &why);
-    check(c, &why);
-    if (why.status == DT_EXIT_MISSING) why.status = DT_EXIT_CONTENT;
-    if (!dt_agree_on(&why)) return 0;
+    if (!check_and_note(c, &why)) return 0;
     c->path[0] = 0;
-    if (f.kind == THE_FOLDER) {
+    if (f.kind == THE_FOLDER || why.status != DT_EXIT_CONTENT) {
       *e = why;
       return e->status;
     }
@@ -323,8 +344,11 @@ int dt_checkpoint_find(DtCheckpoint *c, const char *folder, DtError *e) {
 }
 
 int dt_checkpoint_find_weights(DtCheckpoint *c, const char *path, DtError *e) {
-  int32_t folder = first_rank() && dt_is_folder(path);
+  DtKind kind = DT_NOTHING;
   memset(c, 0, sizeof *c);
+  if (first_rank()) dt_look_at(path, &kind, e);
+  if (dt_agree_on(e)) return e->status;
+  int32_t folder = kind == DT_FOLDER;
   dt_wait(dt_broadcast(world(), DT_TYPE_I32, 0, &folder, 1,
                        (DtNote){"what --init names", -1, NULL}));
   if (!folder || dt_checkpoint_find(c, path, e) || c->path[0]) return e->status;

@@ -35,11 +35,11 @@ void dt_saver_close(DtSaver *s);
 int dt_checkpoint_save(DtSaver *s, int64_t keep, DtError *e);
 
 // Writes the parameters to a safetensors file, by rank 0. 73, 74.
-int dt_export(DtSaver *s, const char *path, DtError *e);
+int dt_export(DtSaver *s, const char *path, DtRegion what, DtError *e);
 
 // The newest checkpoint below `folder` whose parts are all there with the right hashes (each that
 // is not is told on stderr), or `folder` itself where it is one. 65 where there are only damaged
-// ones.
+// ones; 71 or 74 where the system does not let a rank read one: it may be whole.
 int dt_checkpoint_find(DtCheckpoint *c, const char *folder, DtError *e);
 
 // For --init: the same, but none where `path` is no folder, and 66 where it has no checkpoint.
@@ -54,6 +54,6 @@ int dt_checkpoint_load(const DtCheckpoint *c, DtRun *r, DtError *e);
 int dt_checkpoint_init(const DtCheckpoint *c, const char *path, DtRun *r, DtError *e);
 
 // The newest step that `folder` has a checkpoint of, valid or not; -1: none. By any rank alone.
-int64_t dt_checkpoint_newest(const char *folder);
+int dt_checkpoint_newest(const char *folder, int64_t *step, DtError *e);
 
 #endif

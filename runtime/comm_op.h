@@ -48,8 +48,8 @@ typedef struct DtReceive {
   int place;
 } DtReceive;
 
-// How ranks are connected. Called by the communication thread, but for close. Any but run, look,
-// receive, expect and patience may be NULL.
+// How ranks are connected. Called by the communication thread, but for close, bytes and used. Any but
+// run, look, receive, expect, patience, bytes and used may be NULL.
 typedef struct DtTransport {
   const char *opens;           // what open waits in for the others, "MPI_Init"; NULL: for nobody
   int (*open)(DtError *e);     // before all else

@@ -64,6 +64,9 @@ static int open_array(DtDataset *d, int k, DtError *e) {
   if (a->type == DT_TYPE_I32 && dt_npy_is_real(n->type))
     return dt_fail(e, DT_EXIT_CONTENT, "%s holds %s; '%s' takes integers", path,
                    dt_npy_type_name(n->type), a->name);
+  if (a->type == DT_TYPE_BOOL && n->type != DT_NPY_BOOL)
+    return dt_fail(e, DT_EXIT_CONTENT, "%s holds %s; '%s' takes bool: save x.astype(bool)", path,
+                   dt_npy_type_name(n->type), a->name);
   bool same = n->rank == a->rank;
   for (int i = 1; same && i < a->rank; i++) same = n->extent[i] == a->extent[i];
   if (!same) {
@@ -199,6 +202,9 @@ int dt_dataset_row(const DtDataset *d, int64_t sample, int64_t row, void *const 
       if (tokens_row(d, k, sample, (int32_t *)buffer[k] + row * n, e)) return e->status;
     } else if (a->type == DT_TYPE_I32) {
       if (array_integers(d, k, sample, n, (int32_t *)buffer[k] + row * n, e)) return e->status;
+    } else if (a->type == DT_TYPE_BOOL) {
+      uint8_t *out = (uint8_t *)buffer[k] + row * n;
+      for (int64_t i = 0; i < n; i++) out[i] = dt_npy_integer(&d->array[k], sample * n + i) != 0;
     } else if (a->type == DT_TYPE_F32 && d->array[k].type == DT_NPY_F32) {
       memcpy((float *)buffer[k] + row * n, d->array[k].data + sample * n * 4, (size_t)n * 4);
     } else if (a->type == DT_TYPE_F32) {

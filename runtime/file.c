@@ -21,21 +21,25 @@ void dt_standard_files(void) {
       if (open("/dev/null", fd ? O_RDONLY : O_WRONLY) < 0) return; // the lowest number free: fd
 }
 
+int dt_input_error(DtError *e, const char *what, const char *path) {
+  bool missing = errno == ENOENT || errno == ENOTDIR;
+  bool refused = errno == ENOMEM || errno == EMFILE || errno == ENFILE;
+  int status = missing ? DT_EXIT_MISSING : refused ? DT_EXIT_OS : DT_EXIT_IO;
+  return dt_fail_errno(e, status, what, path);
+}
+
 int dt_map_open(DtMap *m, const char *path, DtError *e) {
   *m = (DtMap){0};
   int status = 0, fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); // a pipe is not waited for
-  if (fd < 0) {
-    bool missing = errno == ENOENT || errno == ENOTDIR;
-    return dt_fail_errno(e, missing ? DT_EXIT_MISSING : DT_EXIT_IO, "cannot open", path);
-  }
+  if (fd < 0) return dt_input_error(e, "cannot open", path);
   struct stat s;
   if (fstat(fd, &s) != 0) {
-    status = dt_fail_errno(e, DT_EXIT_IO, "cannot look at", path);
+    status = dt_input_error(e, "cannot look at", path);
   } else if (!S_ISREG(s.st_mode)) {
     status = dt_fail(e, DT_EXIT_CONTENT, "%s is not a file", path);
   } else if (s.st_size > 0) {
     void *p = mmap(NULL, (size_t)s.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (p == MAP_FAILED) status = dt_fail_errno(e, DT_EXIT_IO, "cannot map", path);
+    if (p == MAP_FAILED) status = dt_input_error(e, "cannot map", path);
     else *m = (DtMap){p, (size_t)s.st_size};
   }
   close(fd);
@@ -45,6 +49,33 @@ int dt_map_open(DtMap *m, const char *path, DtError *e) {
 void dt_map_close(DtMap *m) {
   if (m->bytes) munmap((void *)(uintptr_t)m->bytes, m->size);
   *m = (DtMap){0};
+}
+
+// N of "/dev/fd/N"; -1 where the name is another.
+static int numbered(const char *path) {
+  static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
+  for (int i = 0; i < 2; i++) {
+    size_t n = strlen(folders[i]), digits = strlen(path) > n ? strspn(path + n, "0123456789") : 0;
+    if (strncmp(path, folders[i], n) == 0 && digits && digits < 6 && !path[n + digits])
+      return atoi(path + n);
+  }
+  return -1;
+}
+
+static bool can_be_written(int fd) {
+  int flags = fcntl(fd, F_GETFL);
+  return flags >= 0 && (flags & O_ACCMODE) != O_RDONLY;
+}
+
+int dt_own_output(const char *path) {
+  struct stat named, open_file;
+  int fd = numbered(path);
+  bool found = stat(path, &named) == 0;
+  for (int i = 1; i <= 2 && found && fd < 0; i++)
+    if (fstat(i, &open_file) == 0 && named.st_dev == open_file.st_dev &&
+        named.st_ino == open_file.st_ino && can_be_written(i))
+      fd = i;
+  return fd >= 0 && can_be_written(fd) ? fcntl(fd, F_DUPFD_CLOEXEC, 3) : -1;
 }
 
 static void release(DtOut *o) {
@@ -60,6 +91,11 @@ int dt_out_reserve(DtError *e) {
   return spare ? 0 : dt_fail(e, DT_EXIT_OS, "no memory to write files");
 }
 
+static int create(const char *path) {
+  unlink(path);
+  return open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+}
+
 int dt_out_open(DtOut *o, const char *path, DtError *e) {
   memset(o, 0, sizeof *o);
   o->fd = -1;
@@ -67,15 +103,20 @@ int dt_out_open(DtOut *o, const char *path, DtError *e) {
     return dt_fail(e, DT_EXIT_CREATE, "the name is too long: %s", path);
   strcpy(o->path, path);
   struct stat s;
-  bool in_place = stat(path, &s) == 0 && !S_ISREG(s.st_mode); // /dev/stdout, a pipe
+  int own = dt_own_output(path);
+  bool in_place = own >= 0 || (stat(path, &s) == 0 && !S_ISREG(s.st_mode)); // a pipe, a device
   if (!in_place) {
     strcpy(o->temporary, path);
     strcat(o->temporary, ".tmp");
   }
   o->buffer = spare ? spare : malloc(BUFFER);
   spare = NULL;
-  if (!o->buffer) return dt_fail(e, DT_EXIT_OS, "no memory to write %s", path);
-  o->fd = open(in_place ? path : o->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  o->fd = own;
+  if (!o->buffer) {
+    release(o);
+    return dt_fail(e, DT_EXIT_OS, "no memory to write %s", path);
+  }
+  if (own < 0) o->fd = in_place ? open(path, O_WRONLY | O_CLOEXEC) : create(o->temporary);
   if (o->fd < 0) {
     dt_fail_errno(e, DT_EXIT_CREATE, "cannot create", path);
     release(o);
@@ -207,6 +248,15 @@ bool dt_exists(const char *path) {
   return lstat(path, &s) == 0;
 }
 
+int dt_look_at(const char *path, DtKind *kind, DtError *e) {
+  struct stat s;
+  *kind = DT_NOTHING;
+  if (stat(path, &s) == 0) *kind = S_ISDIR(s.st_mode) ? DT_FOLDER : DT_OTHER;
+  else if (errno != ENOENT && errno != ENOTDIR) return dt_input_error(e, "cannot look at", path);
+  else if (lstat(path, &s) == 0) *kind = DT_OTHER;
+  return 0;
+}
+
 // A directory stream would allocate its buffer.
 static int look_through(int fd, void (*look)(const char *name, void *arg), void *arg) {
   _Alignas(struct dirent64) char buffer[4096];
@@ -235,8 +285,11 @@ int dt_remove_folder(const char *path, DtError *e) {
   enum { PASSES = 3 }; // some file systems lose their place while names go
   int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0) {
+    struct stat s;
     if (errno == ENOENT) return 0;
-    return dt_fail_errno(e, DT_EXIT_IO, "cannot open folder", path);
+    bool link = (errno == ELOOP || errno == ENOTDIR) && lstat(path, &s) == 0 && S_ISLNK(s.st_mode);
+    if (link && unlink(path) == 0) return 0;
+    return dt_fail_errno(e, DT_EXIT_IO, link ? "cannot remove" : "cannot open folder", path);
   }
   bool gone = false;
   for (int i = 0; i < PASSES && !gone; i++) {

@@ -21,13 +21,23 @@ typedef struct DtMap {
 // take its number, and what is printed would go there.
 void dt_standard_files(void);
 
-// 66 where there is no such file, 65 where it is not a regular one, 74 where it cannot be read.
+// The status of an input that cannot be used, by errno: 66 where it is not there; 71 where the system has
+// no memory or no file numbers left; else 74. None of the last two says anything about the input.
+int dt_input_error(DtError *e, const char *what, const char *path);
+
+// 66 where there is no such file, 65 where it is not a regular one, 71 or 74 where it cannot be read.
 int dt_map_open(DtMap *m, const char *path, DtError *e);
 void dt_map_close(DtMap *m);
 
+// A duplicate of the descriptor that a name stands for: /dev/fd/N, or the file, pipe or terminal that standard
+// output or error goes to already. -1: it stands for none that can be written. Opened again by its name a
+// file would be cut off, and be written from its beginning.
+int dt_own_output(const char *path);
+
 // A file being written. The first failure sticks and is told by dt_out_close, so that a writer need
 // not look at each call. Where `path` is a regular file or nothing, bytes go to `path`.tmp, which
-// takes the name at the end: the file that was there stays whole until the new one is.
+// takes the name at the end: the file that was there stays whole until the new one is. What has that name
+// before, left by a crash or put there, is removed; a link is not followed.
 typedef struct DtOut {
   int fd;
   int error;                                // errno of the first failure, or 0
@@ -52,10 +62,15 @@ int dt_make_folder(const char *path, DtError *e); // and its parents; no failure
 int dt_sync_folder(const char *path, DtError *e); // makes the names in it durable
 bool dt_is_folder(const char *path);
 bool dt_exists(const char *path);
+// What a name stands for; a link to nothing is DT_OTHER. 71 or 74 where the system does not say, which is
+// not the same as that nothing is there.
+typedef enum DtKind { DT_NOTHING, DT_FOLDER, DT_OTHER } DtKind;
+int dt_look_at(const char *path, DtKind *kind, DtError *e);
 // Calls `look` with each name in a folder, but for . and .., without allocating. -1 (and errno) where it
 // cannot be read.
 int dt_look_through(const char *path, void (*look)(const char *name, void *arg), void *arg);
-// Removes a folder and the files in it (one level deep). No failure where it does not exist.
+// Removes a folder and the files in it (one level deep), or a link to a folder, alone. No failure where it
+// does not exist.
 int dt_remove_folder(const char *path, DtError *e);
 
 #endif

@@ -60,6 +60,7 @@ int dt_handshake_options(const DtRun *r, DtError *e) {
   const char *prompt = o->prompt ? o->prompt : "";
   line(&t, "--export: %s\n--sample: %lld\n--prompt: hash %016llx\n", given(o->export_to),
        (long long)o->sample, (unsigned long long)dt_hash(prompt, strlen(prompt)));
+  line(&t, "--export-gradient: %s\n", given(o->export_gradient));
   line(&t, "--profile: %s\n--dry-run: %s\n", given(o->profile), given(o->dry_run));
   return dt_comm_handshake(t.text, e);
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 static const char *const type_name[] = {
-    [DT_TYPE_F32] = "f32", [DT_TYPE_F64] = "f64", [DT_TYPE_I32] = "i32"};
+    [DT_TYPE_F32] = "f32", [DT_TYPE_F64] = "f64", [DT_TYPE_I32] = "i32", [DT_TYPE_BOOL] = "bool"};
 static const char *const init_name[] = {[DT_ZEROS] = "zeros",
                                         [DT_ONES] = "ones",
                                         [DT_NORMAL] = "normal",
@@ -228,10 +228,7 @@ static void plan_ranks(const DtRun *r, int64_t micro) {
 
 void dt_plan(const DtRun *r) {
   const DtProgram *p = r->p;
-  int stage = dt_world.coord[DT_AXIS_PP];
-  DtMemory m =
-      dt_memory(&r->zero.stages, stage, p, &r->zero.cut, r->o.save || r->o.export_to, &r->walk,
-                (DtHost){dt_threads(), dt_exchange_bytes()});
+  DtMemory m = dt_memory_of(r);
   int64_t micro = (r->o.batch + r->micro - 1) / r->micro;
   printf("model        %s, build %s, %s\n", p->model, p->build, p->train.precision);
   printf("parameters   %lld in %d tensors\n", (long long)parameters(p), p->nparam);

@@ -22,6 +22,11 @@ static uint32_t fail(Parser *p, const char *cause) {
   return 0;
 }
 
+static uint32_t no_memory(Parser *p) {
+  dt_fail(p->e, DT_EXIT_OS, "no memory to read %s", p->what);
+  return 0;
+}
+
 static void skip_space(Parser *p) {
   while (p->at < p->end && (*p->at == ' ' || *p->at == '\t' || *p->at == '\n' || *p->at == '\r'))
     p->at++;
@@ -31,8 +36,9 @@ static uint32_t new_value(Parser *p, DtJsonKind kind) {
   DtJson *j = p->j;
   if (j->n == j->capacity) {
     uint32_t more = j->capacity ? j->capacity * 2 : 256;
-    DtJsonValue *v = more <= MOST_VALUES ? realloc(j->value, more * sizeof *v) : NULL;
-    if (!v) return fail(p, "too many values");
+    if (more > MOST_VALUES) return fail(p, "too many values");
+    DtJsonValue *v = realloc(j->value, more * sizeof *v);
+    if (!v) return no_memory(p);
     j->value = v;
     j->capacity = more;
   }
@@ -199,21 +205,21 @@ static int compare_keys(const void *a, const void *b) {
   return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static bool keys_differ(Parser *p, uint32_t object) {
+static uint32_t check_keys(Parser *p, uint32_t object) {
   DtJson *j = p->j;
   uint32_t n = j->value[object].count, i = 0;
-  if (n < 2) return true;
+  if (n < 2) return object;
   if (n > p->nkeys) {
     const char **more = realloc(p->keys, n * sizeof *more);
-    if (!more) return false;
+    if (!more) return no_memory(p);
     p->keys = more;
     p->nkeys = n;
   }
   for (uint32_t c = j->value[object].child; c; c = j->value[c].next) p->keys[i++] = j->value[c].key;
   qsort(p->keys, n, sizeof *p->keys, compare_keys);
   for (i = 1; i < n; i++)
-    if (strcmp(p->keys[i - 1], p->keys[i]) == 0) return false;
-  return true;
+    if (strcmp(p->keys[i - 1], p->keys[i]) == 0) return fail(p, "a key that occurs twice");
+  return object;
 }
 
 static uint32_t value(Parser *p, int level);
@@ -253,8 +259,7 @@ static uint32_t container(Parser *p, int level) {
     p->at++;
   }
   p->at++;
-  if (object && !keys_differ(p, v)) return fail(p, "a key that occurs twice");
-  return v;
+  return object ? check_keys(p, v) : v;
 }
 
 static uint32_t value(Parser *p, int level) {
@@ -301,11 +306,14 @@ const DtJsonValue *dt_json_member(const DtJson *j, const DtJsonValue *object, co
 
 void dt_json_escape(char *out, size_t size, const char *text) {
   char *end = out + size - 7; // room for one \u00XX and the zero
-  for (; *text && out < end; text++) {
+  for (const char *last = text + strlen(text); *text && out < end;) {
     unsigned char c = (unsigned char)*text;
+    int n = utf8_length(text, last);
     if (c == '"' || c == '\\') *out++ = '\\', *out++ = (char)c;
     else if (c < 0x20 || c == 0x7F) out += sprintf(out, "\\u%04x", c);
-    else *out++ = (char)c;
+    else if (n == 0) out += sprintf(out, "\\ufffd"); // a file's name may be any bytes
+    else memcpy(out, text, (size_t)n), out += n;
+    text += n ? n : 1;
   }
   *out = 0;
 }

@@ -57,7 +57,7 @@ static inline const DtJsonValue *dt_json_next(const DtJson *j, const DtJsonValue
 const DtJsonValue *dt_json_member(const DtJson *j, const DtJsonValue *object, const char *key,
                                   DtJsonKind kind);
 
-// For writers: a quoted and escaped string (free it; NULL where memory is out), and the shortest
+// For writers: a quoted and escaped string, bytes that are no UTF-8 replaced (free it; NULL where memory is out), and the shortest
 // decimal that reads back as the same double (null where it is not finite).
 char *dt_json_quote(const char *text);
 void dt_json_escape(char *out, size_t size, const char *text); // without quotes, cut to fit

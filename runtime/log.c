@@ -2,64 +2,108 @@
 #include "runtime/log.h"
 
 #include "runtime/json.h"
+#include "runtime/log_run.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { SECONDS_BETWEEN_LINES = 10 }; // on a pipe
 
-// Where the records up to `step` end. What does not parse, a line cut off by a crash, ends them
-// too.
-static long end_of_records(FILE *f, int64_t step) {
+// What a line of a log is.
+typedef struct {
+  bool record; // it has a step; what does not parse, a line cut off by a crash, has none
+  bool run;    // the record of a run
+  int64_t step;
+} Line;
+
+static Line look_at(const char *line, size_t n, DtError *e) {
+  Line out = {0};
+  DtJson j = {0};
+  DtError why = {0};
+  if (line[n - 1] != '\n') return out;
+  if (!dt_json_parse(&j, line, n, "log", &why)) {
+    const DtJsonValue *root = dt_json_root(&j);
+    const DtJsonValue *s = dt_json_member(&j, root, "step", DT_JSON_INTEGER);
+    bool run = s && dt_json_member(&j, root, "run", DT_JSON_OBJECT);
+    out = (Line){s != NULL, run, s ? s->integer : 0};
+  }
+  dt_json_free(&j);
+  if (why.status && why.status != DT_EXIT_CONTENT) *e = why;
+  return out;
+}
+
+// Whether a line is the beginning of a record, cut off by a crash.
+static bool is_begun(const char *line, ssize_t n) {
+  static const char head[] = "{\"step\":";
+  size_t most = sizeof head - 1, have = (size_t)n;
+  return line[n - 1] != '\n' && strncmp(line, head, have < most ? have : most) == 0;
+}
+
+// Where the records end that a run keeps which begins after `step` steps: a fresh one, after 0, keeps
+// all, and one that is resumed those of earlier runs, and of the last one those up to that step. A line
+// that cannot be read does not end them: what is behind it would be cut off.
+static int end_of_records(FILE *f, const char *path, int64_t step, off_t *end, DtError *e) {
   char *line = NULL;
   size_t capacity = 0;
-  long end = 0;
-  for (ssize_t n; (n = getline(&line, &capacity, f)) > 0;) {
-    DtJson j;
-    DtError ignored;
-    bool keep = false;
-    if (line[n - 1] == '\n' && !dt_json_parse(&j, line, (size_t)n, "log", &ignored)) {
-      const DtJsonValue *s = dt_json_member(&j, dt_json_root(&j), "step", DT_JSON_INTEGER);
-      keep = s && s->integer <= step;
+  ssize_t n;
+  bool kept = true;
+  off_t at = *end = 0;
+  errno = 0;
+  while ((n = getline(&line, &capacity, f)) > 0) {
+    Line l = look_at(line, (size_t)n, e);
+    if (e->status) break;
+    if (at == 0 && !l.record && !is_begun(line, n)) {
+      dt_fail(e, DT_EXIT_CREATE,
+              "cannot add to %s: it is there, and is no log; name another file, or remove it", path);
+      break;
     }
-    dt_json_free(&j);
-    if (!keep) break;
-    end = ftell(f);
+    if (step == 0 || (l.run && l.step == 0)) kept = line[n - 1] == '\n';
+    else kept = kept && l.record && l.step <= step;
+    at += n;
+    if (kept) *end = at;
   }
+  if (!e->status && n < 0 && !feof(f)) dt_input_error(e, "cannot read", path);
   free(line);
-  return end;
+  return e->status;
 }
 
 // Its buffer is there before the first record.
 static FILE *create(const char *path) {
   static char buffer[4096];
-  FILE *f = fopen(path, "w");
+  int own = dt_own_output(path);
+  FILE *f = own >= 0 ? fdopen(own, "w") : fopen(path, "w");
   if (f) setvbuf(f, buffer, _IOFBF, sizeof buffer);
   return f;
 }
 
-int dt_log_open(DtLog *l, const DtRun *r, DtError *e) {
-  *l = (DtLog){.path = r->o.log,
-               .quiet = r->o.quiet,
-               .terminal = isatty(STDOUT_FILENO),
-               .began = dt_seconds(),
-               .first = r->step};
-  if (!r->o.log) return 0;
-  l->file = r->step > 0 ? fopen(r->o.log, "r+") : NULL;
-  if (l->file) {
-    long end = end_of_records(l->file, r->step);
-    if (fseek(l->file, end, SEEK_SET) != 0 || ftruncate(fileno(l->file), end) != 0) {
-      // A pipe or a device: it has no records to cut off.
-      fclose(l->file);
-      l->file = create(r->o.log);
-    }
-  } else {
-    l->file = create(r->o.log);
-  }
-  return l->file ? 0 : dt_fail_errno(e, DT_EXIT_CREATE, "cannot create", r->o.log);
+static bool is_own(const char *path) {
+  int fd = dt_own_output(path);
+  if (fd >= 0) close(fd);
+  return fd >= 0;
+}
+
+// The log of earlier runs, or of the one that is resumed, which loses what comes after r->step.
+static int go_on(DtLog *l, const DtRun *r, DtError *e) {
+  off_t end;
+  l->file = fopen(l->path, "r+");
+  if (!l->file) return dt_input_error(e, "cannot open", l->path);
+  if (end_of_records(l->file, l->path, r->step, &end, e)) return e->status;
+  if (fseeko(l->file, end, SEEK_SET) == 0 && ftruncate(fileno(l->file), end) == 0) return 0;
+  return dt_fail_errno(e, DT_EXIT_IO, "cannot cut off the later steps of", l->path);
+}
+
+static int open_file(DtLog *l, const DtRun *r, DtError *e) {
+  struct stat s;
+  bool there = stat(l->path, &s) == 0;
+  if (!there && errno != ENOENT) return dt_input_error(e, "cannot look at", l->path);
+  if (there && S_ISREG(s.st_mode) && s.st_size > 0 && !is_own(l->path)) return go_on(l, r, e);
+  l->file = create(l->path);
+  return l->file ? 0 : dt_fail_errno(e, DT_EXIT_CREATE, "cannot create", l->path);
 }
 
 static int flushed(DtLog *l, DtError *e) {
@@ -67,10 +111,27 @@ static int flushed(DtLog *l, DtError *e) {
   return dt_fail_errno(e, DT_EXIT_IO, "cannot write", l->path);
 }
 
+int dt_log_open(DtLog *l, const DtRun *r, DtError *e) {
+  *l = (DtLog){.path = r->o.log,
+               .quiet = r->o.quiet,
+               .terminal = isatty(STDOUT_FILENO),
+               .began = dt_seconds(),
+               .last = dt_seconds(),
+               .first = r->step};
+  if (!r->o.log) return 0;
+  return open_file(l, r, e) || dt_log_run(l->file, r, e) || flushed(l, e) ? e->status : 0;
+}
+
 static void number(DtLog *l, const char *key, double v) {
   char text[32];
   dt_json_real(text, v);
   fprintf(l->file, ",\"%s\":%s", key, text);
+}
+
+static void time_stamp(DtLog *l) {
+  char now[32];
+  dt_log_time(now);
+  fprintf(l->file, ",\"time\":\"%s\"", now);
 }
 
 static void metrics(DtLog *l, const DtProgram *p, const DtResult *s, const char *prefix) {
@@ -94,6 +155,17 @@ static void duration(char out[32], double seconds) {
   else snprintf(out, 32, "%ld:%02ld", s / 60, s % 60);
 }
 
+static void show(DtLog *l, char *line) {
+  // A line that wraps would not be written over: it is cut to the terminal.
+  struct winsize w;
+  if (l->terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0 &&
+      strlen(line) >= w.ws_col)
+    line[w.ws_col - 1] = 0;
+  printf(l->terminal ? "\r\033[K%s" : "%s\n", line);
+  l->live = l->terminal;
+  fflush(stdout);
+}
+
 static void progress(DtLog *l, const DtRun *r, const DtResult *s, int64_t step, int64_t tokens) {
   double now = dt_seconds(), each = (now - l->began) / (double)(step - l->first);
   bool ends = step == r->o.steps || step == l->first + 1;
@@ -106,14 +178,23 @@ static void progress(DtLog *l, const DtRun *r, const DtResult *s, int64_t step, 
                    (long long)step, (long long)r->o.steps, s->loss, s->rate, s->norm);
   snprintf(line + n, sizeof line - (size_t)n, "  %.0f %s/s  ETA %s", (double)tokens / s->seconds,
            r->train.tokens_each > 1 ? "tokens" : "samples", left);
-  // A line that wraps would not be written over: it is cut to the terminal.
-  struct winsize w;
-  if (l->terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0 &&
-      strlen(line) >= w.ws_col)
-    line[w.ws_col - 1] = 0;
-  printf(l->terminal ? "\r\033[K%s" : "%s\n", line);
-  l->live = l->terminal;
-  fflush(stdout);
+  show(l, line);
+}
+
+void dt_log_micro(DtLog *l, const DtRun *r, int64_t done, int64_t all, double seconds) {
+  double now = dt_seconds(), part = (double)done / (double)all;
+  if (l->quiet || now - l->last < (l->terminal ? 0.05 : SECONDS_BETWEEN_LINES)) return;
+  l->last = now;
+  // Steps are alike: those before it, or the part of the first, say how long one takes.
+  int64_t steps = r->step - l->first;
+  double each = ((now - l->began) - (steps ? seconds : 0)) / (steps ? (double)steps : part);
+  double tokens = part * (double)r->o.batch * (double)r->train.tokens_each / seconds;
+  char left[32], line[200];
+  duration(left, fmax(each * ((double)(r->o.steps - r->step) - part), 0));
+  snprintf(line, sizeof line, "step %lld/%lld  microbatch %lld/%lld  %.0f %s/s  ETA %s",
+           (long long)r->step + 1, (long long)r->o.steps, (long long)done, (long long)all, tokens,
+           r->train.tokens_each > 1 ? "tokens" : "samples", left);
+  show(l, line);
 }
 
 int dt_log_step(DtLog *l, const DtRun *r, const DtResult *s, bool done, DtError *e) {
@@ -129,6 +210,7 @@ int dt_log_step(DtLog *l, const DtRun *r, const DtResult *s, bool done, DtError 
   number(l, "seconds", s->seconds);
   fprintf(l->file, ",\"memory_bytes\":%lld,\"skipped\":%s", (long long)dt_memory_resident(),
           done ? "false" : "true");
+  time_stamp(l);
   metrics(l, r->p, s, "");
   fputs("}\n", l->file);
   return flushed(l, e);
@@ -148,6 +230,7 @@ int dt_log_eval(DtLog *l, const DtRun *r, const DtResult *s, DtError *e) {
   metrics(l, r->p, s, "val_");
   fprintf(l->file, ",\"samples\":%lld", (long long)s->samples);
   number(l, "seconds", s->seconds);
+  time_stamp(l);
   fputs("}\n", l->file);
   return flushed(l, e);
 }

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "runtime/checkpoint.h"
 #include "runtime/cpu/level.h"
+#include "runtime/events.h"
 #include "runtime/log.h"
 #include "runtime/parallel.h"
 #include "runtime/rehearse.h"
@@ -22,10 +23,12 @@
 typedef struct {
   DtRun r;
   DtLog log;
+  DtEvents events;
   DtSaver saver;
   int64_t saved; // step of the last checkpoint in --save's folder; -1: none
   bool first;    // of the ranks: the one that writes
   DtError log_error;
+  double step_began;
 } Program;
 
 // Whether opening it to write would wait until somebody reads, perhaps for ever: a FIFO that has a
@@ -91,24 +94,32 @@ static int fill(DtRun *r, const DtCheckpoint *c, const DtCheckpoint *init, DtErr
 
 static int open_outputs(Program *a, const DtCheckpoint *c, DtError *e) {
   DtRun *r = &a->r;
-  if (a->first && !check_output(r->o.export_to, e)) check_output(r->o.profile, e);
+  if (a->first && !check_output(r->o.export_to, e) && !check_output(r->o.export_gradient, e))
+    check_output(r->o.profile, e);
   if (dt_agree_on(e)) return e->status;
-  if ((r->o.save || r->o.export_to) && dt_saver_open(&a->saver, r, r->o.save, e)) return e->status;
+  bool writes = r->o.save || r->o.export_to || r->o.export_gradient;
+  if (writes && dt_saver_open(&a->saver, r, r->o.save, e)) return e->status;
   if (!a->first) return 0;
   if (r->o.save) {
-    int64_t newest = dt_checkpoint_newest(r->o.save);
+    int64_t newest;
+    if (dt_checkpoint_newest(r->o.save, &newest, e)) return e->status;
     if (newest >= 0 && newest == r->step && c->path[0]) a->saved = newest;
     if (newest > r->step)
       dt_note("%s holds step %lld of another run, which --resume would prefer to this one's",
               r->o.save, (long long)newest);
   }
-  return dt_log_open(&a->log, r, e);
+  return dt_log_open(&a->log, r, e) ? e->status : dt_events_open(&a->events, r, e);
 }
 
 static void announce(const Program *a, const DtCheckpoint *c) {
   const DtRun *r = &a->r;
   int64_t n = 0;
-  if (r->o.quiet || !a->first || r->step >= r->o.steps) return;
+  if (r->o.quiet || !a->first) return;
+  bool more = r->o.eval_only || r->o.export_to || r->o.sample; // what a finished run is taken up for
+  if (c->path[0] && r->step >= r->o.steps && !more)
+    dt_note("%s is of step %lld and the run ends with step %lld: it is finished; --steps N goes on",
+            c->path, (long long)r->step, (long long)r->o.steps);
+  if (r->step >= r->o.steps) return;
   for (int i = 0; i < r->p->nparam; i++) n += r->p->param[i].count;
   printf("%s: %.2f million parameters, %s, batch %lld, ", r->p->model, (double)n / 1e6,
          r->p->train.precision, (long long)r->o.batch);
@@ -174,7 +185,7 @@ static int save(Program *a, DtError *e) {
 static int validate(Program *a, DtError *e) {
   DtResult v = {0};
   if (dt_evaluate(&a->r, &v, e)) return e->status;
-  if (a->first) dt_log_eval(&a->log, &a->r, &v, e);
+  if (a->first && !dt_log_eval(&a->log, &a->r, &v, e)) dt_events_eval(&a->events, &a->r, &v, e);
   return dt_agree_on(e);
 }
 
@@ -204,7 +215,9 @@ static int log_failed(Program *a, DtError *e) {
 static void log_step(Program *a, const DtResult *s, bool done) {
   DtRun *r = &a->r;
   DtError e = {0};
-  if (!a->first || r->trouble || !dt_log_step(&a->log, r, s, done, &e) || !done) return;
+  if (!a->first || r->trouble) return;
+  bool bad = dt_log_step(&a->log, r, s, done, &e) || (done && dt_events_step(&a->events, r, s, &e));
+  if (!bad || !done) return;
   a->log_error = e;
   r->trouble = e.status;
   if (dt_world.size == 1) r->failed = r->trouble;
@@ -222,14 +235,23 @@ static int after_step(Program *a, DtError *e) {
   return due ? save(a, e) : 0;
 }
 
+static void tick(void *of, int64_t done, int64_t all) {
+  Program *a = of;
+  dt_log_micro(&a->log, &a->r, done, all, dt_seconds() - a->step_began);
+}
+
 static int train(Program *a, DtError *e) {
   DtRun *r = &a->r;
   r->stop = dt_agree(dt_stop_wanted());
+  r->tick = a->first ? tick : NULL;
+  r->tick_of = a;
   while (r->step < r->o.steps) {
     if (r->stop) return stopped(a, e);
     DtResult s = {0};
     dt_signals_progress(r->step + 1, r->o.steps);
+    a->step_began = dt_seconds();
     if (dt_step(r, &s, e)) {
+      if (e->status == DT_EXIT_STOPPED) return e->status = 0, stopped(a, e);
       if (e->status == DT_EXIT_NOT_FINITE) log_step(a, &s, false);
       return e->status;
     }
@@ -247,6 +269,15 @@ static int sample(Program *a, DtError *e) {
   return dt_agree_on(e);
 }
 
+// It is still there after the update: that of the last step.
+static int export_gradient(Program *a, int64_t began, DtError *e) {
+  const DtRun *r = &a->r;
+  if (r->step == began)
+    return dt_fail(e, DT_EXIT_USAGE, "--export-gradient needs a step, and all %lld are done",
+                   (long long)r->step);
+  return dt_export(&a->saver, r->o.export_gradient, DT_GRAD, e);
+}
+
 static int run(Program *a, DtError *e) {
   DtRun *r = &a->r;
   dt_comm_files(true); // most of what it does is to read
@@ -258,9 +289,11 @@ static int run(Program *a, DtError *e) {
     return 0;
   }
   if (r->o.eval_only) return validate(a, e);
+  int64_t began = r->step;
   if (train(a, e)) return e->status;
   if (save(a, e)) return e->status; // --steps 0: a checkpoint of what was loaded
-  if (r->o.export_to && dt_export(&a->saver, r->o.export_to, e)) return e->status;
+  if (r->o.export_gradient && export_gradient(a, began, e)) return e->status;
+  if (r->o.export_to && dt_export(&a->saver, r->o.export_to, DT_PARAM, e)) return e->status;
   dt_log_break(&a->log);
   return sample(a, e);
 }
@@ -270,6 +303,7 @@ static int finish(Program *a, DtError *e) {
   DtError more = {0};
   dt_zero_settle(&a->r.zero);
   if (dt_log_close(&a->log, &more) && !e->status) *e = more;
+  if (dt_events_close(&a->events, &more) && !e->status) *e = more;
   if (dt_tracing && dt_trace_write(a->r.o.profile, &more) && !e->status) *e = more;
   dt_saver_close(&a->saver);
   dt_dataset_close(&a->r.train);
@@ -310,6 +344,20 @@ static int alone(DtError *e) {
   return status;
 }
 
+// Without this check the first instruction that is not there would end the program.
+static int check_processor(const DtProgram *p, DtError *e) {
+  char missing[512];
+  if (dt_cpu_level(p->cpu_level) < p->cpu_level)
+    return dt_fail(e, DT_EXIT_MISFIT,
+                   "this processor lacks what the program was compiled for: x86-64-v%d",
+                   p->cpu_level);
+  if (!p->cpu_features || dt_cpu_has(p->cpu_features, missing, sizeof missing)) return 0;
+  return dt_fail(e, DT_EXIT_MISFIT,
+                 "the program was compiled for another processor, and this one lacks %s; compile it "
+                 "with --arch x86-64 for any, or with --arch x86-64-v3 for those with avx2",
+                 missing);
+}
+
 // Settings that need no other rank: ends the program, or goes on with -1.
 static int begin(Program *a, int argc, char **argv, DtError *e) {
   DtRun *r = &a->r;
@@ -318,13 +366,11 @@ static int begin(Program *a, int argc, char **argv, DtError *e) {
   if (r->o.help) dt_options_help(p);
   if (r->o.version) printf("train %s, build %s\n", p->model, p->build);
   if (r->o.help || r->o.version) return 0;
+  if (dt_environment_check(e)) return alone(e);
   if (r->o.info) return dt_info(p, &r->o, e);
   r->seed = (uint64_t)r->o.seed;
   r->micro = p->ndata > 0 ? p->data[0].extent[0] : p->train.microbatch;
-  if (dt_cpu_level(p->cpu_level) < p->cpu_level)
-    return dt_fail(e, DT_EXIT_MISFIT,
-                   "this processor lacks what the program was compiled for: x86-64-v%d",
-                   p->cpu_level);
+  if (check_processor(p, e)) return e->status;
   dt_signals_install(); // before there are ranks: one may come while they meet
   if (dt_comm_start(p, (int)r->o.ranks, r->o.timeout, e)) return e->status;
   return -1;
@@ -332,7 +378,7 @@ static int begin(Program *a, int argc, char **argv, DtError *e) {
 
 int dt_main(const DtProgram *p, int argc, char **argv) {
   DtError e = {0};
-  Program a = {.r = {.p = p}, .saver = {.lock = -1}, .saved = -1};
+  Program a = {.r = {.p = p, .argc = argc, .argv = argv}, .saver = {.lock = -1}, .events = {.fd = -1}, .saved = -1};
   dt_standard_files();
   int status = begin(&a, argc, argv, &e);
   if (status >= 0) {

@@ -10,6 +10,9 @@
 
 static const char FORMAT[] = "dtc checkpoint";
 enum { OLDEST = 1, VERSION = 2, MOST_PARTS = 1 << 20 };
+// No run reaches these, and sums of them and a run's own numbers stay within int64.
+static const int64_t MOST_STEPS = 1000000000000000, MOST_SAMPLES = 1000000000000000000,
+                     MOST_BYTES = 1000000000000000000;
 
 void dt_part_name(char out[DT_PART_NAME], int rank) {
   snprintf(out, DT_PART_NAME, "part-%05d.safetensors", rank);
@@ -80,20 +83,31 @@ static bool read_hash(const char *s, uint64_t *out) {
   return !s[16];
 }
 
+// A number of an object, from `least` to `most`.
+static int read_number(const DtManifest *m, const DtJsonValue *object, const char *name,
+                       int64_t least, int64_t most, const char *path, int64_t *out, DtError *e) {
+  const DtJsonValue *v = dt_json_member(&m->json, object, name, DT_JSON_INTEGER);
+  if (!v) return dt_fail(e, DT_EXIT_CONTENT, "%s: the integer '%s' is missing", path, name);
+  if (v->integer < least || v->integer > most)
+    return dt_fail(e, DT_EXIT_CONTENT, "%s: '%s' is %lld, possible are %lld to %lld", path, name,
+                   (long long)v->integer, (long long)least, (long long)most);
+  *out = v->integer;
+  return 0;
+}
+
 static int read_part(DtManifest *m, const DtJsonValue *v, const char *path, DtError *e) {
   const DtJsonValue *file = dt_json_member(&m->json, v, "file", DT_JSON_STRING);
-  const DtJsonValue *bytes = dt_json_member(&m->json, v, "bytes", DT_JSON_INTEGER);
   const DtJsonValue *hash = dt_json_member(&m->json, v, "xxh64", DT_JSON_STRING);
   DtManifestPart *p = &m->part[m->nparts];
-  if (!file || !bytes || !hash || bytes->integer < 0 || !read_hash(hash->string, &p->hash))
+  if (!file || !hash || !read_hash(hash->string, &p->hash))
     return dt_fail(e, DT_EXIT_CONTENT, "%s: bad entry of a part", path);
+  if (read_number(m, v, "bytes", 0, MOST_BYTES, path, &p->bytes, e)) return e->status;
   if (!good_name(file->string)) {
     char shown[128];
     dt_json_escape(shown, sizeof shown, file->string);
     return dt_fail(e, DT_EXIT_CONTENT, "%s: '%s' is no name of a part", path, shown);
   }
   p->file = m->file[m->nparts] = file->string;
-  p->bytes = bytes->integer;
   m->nparts++;
   return 0;
 }
@@ -114,29 +128,19 @@ static int read_fields(DtManifest *m, const char *path, DtError *e) {
   const DtJsonValue *root = dt_json_root(&m->json);
   const DtJsonValue *format = dt_json_member(&m->json, root, "format", DT_JSON_STRING);
   const DtJsonValue *version = dt_json_member(&m->json, root, "version", DT_JSON_INTEGER);
+  const int64_t any = INT64_MIN;
   if (!format || strcmp(format->string, FORMAT) != 0 || !version)
     return dt_fail(e, DT_EXIT_CONTENT, "%s is no checkpoint's manifest", path);
   m->version = version->integer;
   if (m->version < OLDEST || m->version > VERSION)
     return dt_fail(e, DT_EXIT_CONTENT, "%s is of version %lld, this program reads %d to %d", path,
                    (long long)m->version, OLDEST, VERSION);
-  struct {
-    const char *name;
-    int64_t *out;
-  } number[] = {{"step", &m->step},
-                {"samples", &m->samples},
-                {"seed", &m->seed},
-                {"train_samples", &m->train_samples},
-                {"moments", &m->moments}};
-  for (size_t i = 0; i < sizeof number / sizeof *number; i++) {
-    const DtJsonValue *v = dt_json_member(&m->json, root, number[i].name, DT_JSON_INTEGER);
-    if (!v || (v->integer < 0 && number[i].out != &m->seed))
-      return dt_fail(e, DT_EXIT_CONTENT, "%s: '%s' is missing", path, number[i].name);
-    *number[i].out = v->integer;
-  }
-  if (m->moments > DT_MAX_MOMENTS)
-    return dt_fail(e, DT_EXIT_CONTENT, "%s: %lld moments of an optimizer are too many", path,
-                   (long long)m->moments);
+  if (read_number(m, root, "step", 0, MOST_STEPS, path, &m->step, e) ||
+      read_number(m, root, "samples", 0, MOST_SAMPLES, path, &m->samples, e) ||
+      read_number(m, root, "seed", any, INT64_MAX, path, &m->seed, e) ||
+      read_number(m, root, "train_samples", 0, MOST_SAMPLES, path, &m->train_samples, e) ||
+      read_number(m, root, "moments", 0, DT_MAX_MOMENTS, path, &m->moments, e))
+    return e->status;
   return read_parts(m, root, path, e);
 }
 
@@ -177,10 +181,7 @@ void dt_manifest_free(DtManifest *m) {
 
 static int check_size(const DtManifestPart *p, const char *path, DtError *e) {
   struct stat s;
-  if (stat(path, &s) != 0) {
-    bool missing = errno == ENOENT || errno == ENOTDIR;
-    return dt_fail_errno(e, missing ? DT_EXIT_CONTENT : DT_EXIT_IO, "cannot look at", path);
-  }
+  if (stat(path, &s) != 0) return dt_input_error(e, "cannot look at", path);
   if (S_ISREG(s.st_mode) && s.st_size == p->bytes) return 0;
   return dt_fail(e, DT_EXIT_CONTENT, "%s is damaged: %lld bytes, the manifest says %lld", path,
                  (long long)s.st_size, (long long)p->bytes);

@@ -18,7 +18,8 @@
 
 static int64_t data_bytes(const DtProgram *p, int k) {
   const DtData *a = &p->data[k];
-  return a->extent[0] * dt_data_row(a) * (int64_t)(a->type == DT_TYPE_F64 ? 8 : 4);
+  int64_t size = a->type == DT_TYPE_BOOL ? 1 : (int64_t)dt_type_size(a->type);
+  return a->extent[0] * dt_data_row(a) * size;
 }
 
 // Of one thread: one user at a time.
@@ -98,9 +99,9 @@ static int allocate(const Region *g, DtType type, DtError *e) {
   return 0;
 }
 
-static DtMemory memory_of(const DtRun *r) {
+DtMemory dt_memory_of(const DtRun *r) {
   return dt_memory(&r->zero.stages, dt_world.coord[DT_AXIS_PP], r->p, &r->zero.cut,
-                   r->o.save || r->o.export_to, &r->walk,
+                   r->o.save || r->o.export_to || r->o.export_gradient, &r->walk,
                    (DtHost){dt_threads(), dt_exchange_bytes()});
 }
 
@@ -121,7 +122,7 @@ static int list_regions(DtRun *r, Region list[MOST_REGIONS]) {
   DtZero *z = &r->zero;
   int64_t size = (int64_t)dt_type_size(p->type);
   DtSizes s = dt_sizes(&z->units, p, &z->cut);
-  DtMemory m = memory_of(r);
+  DtMemory m = dt_memory_of(r);
   int n = 0;
   list[n++] = (Region){&z->param, size * s.params, false, "parameters", false};
   list[n++] = (Region){&z->gathered, size * s.gathered, false, "gathered", false};
@@ -163,7 +164,7 @@ static int check_fits(const DtRun *r, int64_t need, DtError *e) {
 int dt_memory_allocate(DtRun *r, bool training, DtError *e) {
   Region list[MOST_REGIONS];
   int n = list_regions(r, list);
-  DtMemory m = memory_of(r);
+  DtMemory m = dt_memory_of(r);
   int64_t need = m.scratch + m.exchange;
   for (int i = 0; i < n; i++) need += training || !list[i].training ? list[i].bytes : 0;
   if (training && need != m.total)

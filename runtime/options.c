@@ -40,6 +40,8 @@ static const Option options[] = {
     {NULL, NULL, FLAG, 0, 0, "Weights and checkpoints"},
     {"init", "FILE", TEXT, F(init), 0, "start from these weights (safetensors)"},
     {"export", "FILE", TEXT, F(export_to), 0, "write the weights at the end (safetensors)"},
+    {"export-gradient", "FILE", TEXT, F(export_gradient), 0,
+     "write the last step's gradient, before clipping\n(safetensors)"},
     {"save", "DIR", TEXT, F(save), 0,
      "write checkpoints DIR/step-00000100 at the end\nand when stopped by a signal"},
     {"save-every", "N", POSITIVE, F(save_every), 0, "and every N steps"},
@@ -54,6 +56,7 @@ static const Option options[] = {
      "of sampling (default: 1; 0: the likeliest token)"},
     {NULL, NULL, FLAG, 0, 0, "Reports"},
     {"log", "FILE", TEXT, F(log), 0, "a JSON record a step, one a line"},
+    {"tensorboard", "DIR", TEXT, F(tensorboard), 0, "event files for TensorBoard in DIR"},
     {"profile", "FILE", TEXT, F(profile), 0, "a Chrome trace of the steps (JSON)"},
     {"info", NULL, FLAG, F(info), 0, "print what this program is (JSON) and end"},
     {"dry-run", NULL, FLAG, F(dry_run), 0,
@@ -158,6 +161,32 @@ static int set(DtOptions *o, const Option *x, const char *text, DtError *e) {
   }
 }
 
+// Counts are added and multiplied: the bounds keep that within int64.
+static int bounds(const DtOptions *o, DtError *e) {
+  const int64_t far = 1000000000000000;
+  const struct {
+    const char *name;
+    int64_t value, most;
+  } count[] = {{"steps", o->steps, far},
+               {"schedule-steps", o->schedule_steps, far},
+               {"eval-every", o->eval_every, far},
+               {"eval-samples", o->eval_samples, far},
+               {"save-every", o->save_every, far},
+               {"keep", o->keep, far},
+               {"sample", o->sample, far},
+               {"batch", o->batch, INT32_MAX / 2},
+               {"ranks", o->ranks, INT32_MAX},
+               {"threads", o->threads, 1024}};
+  for (size_t i = 0; i < sizeof count / sizeof *count; i++)
+    if (count[i].value > count[i].most)
+      return dt_fail(e, DT_EXIT_USAGE, "--%s is %lld; at most %lld is possible", count[i].name,
+                     (long long)count[i].value, (long long)count[i].most);
+  const double years = 1e9;
+  if (o->timeout > years)
+    return dt_fail(e, DT_EXIT_USAGE, "--timeout is at most %.0f seconds", years);
+  return 0;
+}
+
 static int combinations(const DtOptions *o, const DtProgram *p, DtError *e) {
   if (!o->save && (o->save_every || o->keep))
     return dt_fail(e, DT_EXIT_USAGE, "--%s needs --save DIR",
@@ -167,14 +196,13 @@ static int combinations(const DtOptions *o, const DtProgram *p, DtError *e) {
                    o->sample ? "sample" : "prompt", p->model);
   if (!o->sample && (o->prompt || o->temperature != 1))
     return dt_fail(e, DT_EXIT_USAGE, "--%s needs --sample N", o->prompt ? "prompt" : "temperature");
+  if (o->export_gradient && (o->eval_only || o->steps == 0))
+    return dt_fail(e, DT_EXIT_USAGE, "--export-gradient needs a step, and --%s makes none",
+                   o->eval_only ? "eval-only" : "steps 0");
   if (o->eval_only && (o->export_to || o->sample))
     return dt_fail(e, DT_EXIT_USAGE, "--eval-only does nothing else; --%s goes with --steps 0",
                    o->export_to ? "export" : "sample");
-  if (o->batch > INT32_MAX / 2)
-    return dt_fail(e, DT_EXIT_USAGE, "a batch of %lld samples: at most %d are possible (--batch)",
-                   (long long)o->batch, INT32_MAX / 2);
-  if (o->threads > 1024) return dt_fail(e, DT_EXIT_USAGE, "--threads is at most 1024");
-  return 0;
+  return bounds(o, e);
 }
 
 int dt_options_parse(DtOptions *o, const DtProgram *p, int argc, char **argv, DtError *e) {
@@ -186,6 +214,7 @@ int dt_options_parse(DtOptions *o, const DtProgram *p, int argc, char **argv, Dt
                    .eval_every = t->eval_every,
                    .lr = t->lr,
                    .temperature = 1};
+  bool given[NOPTIONS] = {false};
   for (int i = 1; i < argc; i++) {
     const char *arg = argv[i];
     if (strcmp(arg, "-h") == 0) arg = "--help";
@@ -202,6 +231,10 @@ int dt_options_parse(DtOptions *o, const DtProgram *p, int argc, char **argv, Dt
     if (x->kind != FLAG && !value && ++i < argc) value = argv[i];
     if (x->kind != FLAG && !value)
       return dt_fail(e, DT_EXIT_USAGE, "--%s takes a value: %s", name, x->value);
+    bool *again = &given[x - options];
+    if (*again && x->kind != FLAG)
+      return dt_fail(e, DT_EXIT_USAGE, "--%s is given twice", name);
+    *again = true;
     if (set(o, x, value, e)) return e->status;
   }
   return combinations(o, p, e);

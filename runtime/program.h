@@ -10,7 +10,8 @@
 
 enum { DT_MAX_RANK = 8, DT_MAX_DATA = 8, DT_MAX_TOTALS = 64, DT_MAX_METRICS = 32, DT_MAX_MOMENTS = 2 };
 
-typedef enum DtType { DT_TYPE_F32, DT_TYPE_F64, DT_TYPE_I32 } DtType;
+// BOOL: a byte, 0 or 1; of data only.
+typedef enum DtType { DT_TYPE_F32, DT_TYPE_F64, DT_TYPE_I32, DT_TYPE_BOOL } DtType;
 typedef enum DtInit { DT_ZEROS, DT_ONES, DT_NORMAL, DT_UNIFORM, DT_CONST } DtInit;
 typedef enum DtDataKind { DT_DATA_NONE, DT_DATA_TOKENS, DT_DATA_BYTES, DT_DATA_ARRAYS } DtDataKind;
 typedef enum DtOptimizer { DT_SGD, DT_ADAM, DT_ADAMW } DtOptimizer;
@@ -140,7 +141,8 @@ typedef struct DtPipeChunk {
 typedef struct DtProgram {
   const char *model, *build; // build: hash of the compiled program, hex
   DtType type; // of parameters and all real data
-  int cpu_level; // that the kernels need, as runtime/cpu/level.h numbers them; 0: this machine's own
+  int cpu_level; // that the kernels need, as runtime/cpu/level.h numbers them; 0: no named ones
+  const char *cpu_features; // and what beyond a level (dt_cpu_has), or NULL
   int ndata, nparam, ntotal, nmetric, nmoment, nkernel;
   const DtData *data;
   const DtParam *param;
@@ -155,6 +157,7 @@ typedef struct DtProgram {
   // threads call it); sgd with momentum and adam(w) read and write moments; scale multiplies gradients
   // (clipping).
   DtEntry *count, *step, *eval, *update, *sample;
+  bool random_totals; // what count() gives depends on DtCall.step, also of the same samples
   int64_t sample_length, sample_vocab; // sample: T and V; NULL sample: not a model over tokens
   const char *listing; // the program's buffers and functions, as --info prints them
   int tp, cp, pp; // mesh degrees that the program was compiled for; 0 means 1

@@ -222,18 +222,28 @@ static int differs(const uint64_t *all, const DtGroup *const *group, int *who) {
   return 0;
 }
 
+static void everywhere(const DtGroup *g, const void *mine, void *all, size_t bytes) {
+  DtNote note = {"rehearsal", -1, NULL};
+  dt_wait(dt_all_gather(g, DT_TYPE_I32, mine, all, (int64_t)(bytes / 4) * g->n, note));
+}
+
+static bool all_have(bool memory, DtError *e) {
+  if (!dt_agree(memory ? 0 : DT_EXIT_OS)) return true;
+  dt_fail(e, DT_EXIT_OS, "no memory to compare what ranks will say");
+  return false;
+}
+
 static int compare_groups(DtError *e) {
   const DtGroup *world = dt_group(DT_ALL_AXES);
   const DtGroup *group[DT_GROUPS];
   uint64_t mine[DT_GROUPS];
   uint64_t *all = calloc((size_t)world->n * DT_GROUPS, sizeof *all);
-  if (dt_agree(all ? 0 : DT_EXIT_OS)) {
+  if (!all_have(all, e)) {
     free(all);
-    return dt_fail(e, DT_EXIT_OS, "no memory to compare what ranks will say");
+    return e->status;
   }
   hash_groups(mine, group);
-  DtNote note = {"rehearsal", -1, NULL};
-  dt_wait(dt_all_gather(world, DT_TYPE_I32, mine, all, (int64_t)world->n * DT_GROUPS * 2, note));
+  everywhere(world, mine, all, sizeof mine);
   int other = 0, id = differs(all, group, &other);
   free(all);
   // The first rank that sees a difference, and in which group.
@@ -267,17 +277,6 @@ typedef struct Column { // a pipeline's ranks
   int64_t *place, *n, most;
   const DtTurn **turn;
 } Column;
-
-static void everywhere(const DtGroup *g, const void *mine, void *all, size_t bytes) {
-  DtNote note = {"rehearsal", -1, NULL};
-  dt_wait(dt_all_gather(g, DT_TYPE_I32, mine, all, (int64_t)(bytes / 4) * g->n, note));
-}
-
-static bool all_have(bool memory, DtError *e) {
-  if (!dt_agree(memory ? 0 : DT_EXIT_OS)) return true;
-  dt_fail(e, DT_EXIT_OS, "no memory to compare what ranks will say");
-  return false;
-}
 
 static int run_column(Column *x, DtError *e) {
   size_t P = (size_t)x->g->n;

@@ -12,6 +12,8 @@
 typedef struct DtRun {
   const DtProgram *p;
   DtOptions o;
+  int argc; // the command line, for the log
+  char **argv;
   DtDataset train, val;
   bool has_val;
   double
@@ -33,6 +35,9 @@ typedef struct DtRun {
   // What the ranks have agreed on at the end of the last step: a signal that asks for a stop, and a
   // rank's own failure (to write the log), each 0 or the number. `trouble` is this rank's.
   int stop, trouble, failed;
+  // Called within a step, after `done` of this rank's `all` microbatches; NULL: nothing.
+  void (*tick)(void *of, int64_t done, int64_t all);
+  void *tick_of;
   // Totals of the batch from sample next_from on, if they are counted.
   bool counted;
   int64_t next_from;
@@ -66,6 +71,8 @@ typedef struct DtHost {
 // Of a rank of `stage`; `walk` is NULL without a pipeline.
 DtMemory dt_memory(const DtStages *s, int stage, const DtProgram *p, const DtCut *cut, bool saves,
                    const DtWalk *walk, DtHost host);
+// Of this rank, with its threads and ranks.
+DtMemory dt_memory_of(const DtRun *r);
 // Allocates and touches what `r` needs: all of it, or without gradients and moments for a run of no
 // steps. 71 where the machine has less.
 int dt_memory_allocate(DtRun *r, bool training, DtError *e);
@@ -98,7 +105,8 @@ int64_t dt_shared_count(const DtUnits *u, const DtProgram *p, const DtCut *cut);
 // schedules.
 int dt_step_prepare(DtRun *r, bool training, DtError *e);
 // One optimizer step over the next `batch` samples. 79 where loss or norm is not finite: then
-// nothing is stepped.
+// nothing is stepped. 75, and likewise, where a signal asks a rank that is alone for a stop before the
+// last microbatch.
 int dt_step(DtRun *r, DtResult *result, DtError *e);
 // The loss and metrics over the validation set. Gives up (75) where a signal asks for a stop.
 int dt_evaluate(DtRun *r, DtResult *result, DtError *e);
@@ -121,6 +129,8 @@ int dt_sample(DtRun *r, DtError *e);
 bool dt_sample_needs_all(const DtRun *r);
 
 // runtime/info.c
+// runtime/environment.c: 64 where a variable that the program reads has a value that means nothing.
+int dt_environment_check(DtError *e);
 int dt_info(const DtProgram *p, const DtOptions *o, DtError *e); // JSON on stdout
 void dt_plan(const DtRun *r);                                    // --dry-run's text on stdout
 

@@ -118,7 +118,7 @@ static DtNote note_of(const DtSave *s, const DtChunk *c) {
 }
 
 static const char *held(const DtSave *s, const DtChunk *c, int64_t element) {
-  DtRegion region = c->item < s->names.each ? DT_PARAM
+  DtRegion region = c->item < s->names.each ? s->first
                                             : (DtRegion)(DT_MOMENT + c->item / s->names.each - 1);
   int64_t here = s->r->zero.stages.home[c->item % s->names.each].instance;
   DtPart p = dt_instance_part(&s->r->zero, region, here);
@@ -235,10 +235,13 @@ int dt_save_part(DtSave *s, const char *path, DtPartInfo *info, DtError *e) {
   return write_file(s, path, s->mine, s->nmine, -1, s->names.n, info, e);
 }
 
-int dt_save_export(DtSave *s, const char *path, DtError *e) {
+int dt_save_export(DtSave *s, const char *path, DtRegion what, DtError *e) {
   DtPartInfo info;
   int64_t n = s->names.each;
-  return write_file(s, path, s->names.tensor, dt_world.rank == 0 ? n : 0, 0, n, &info, e);
+  s->first = what;
+  write_file(s, path, s->names.tensor, dt_world.rank == 0 ? n : 0, 0, n, &info, e);
+  s->first = DT_PARAM;
+  return e->status;
 }
 
 // ---- What it needs

@@ -96,14 +96,20 @@ static void on_bus(int number) {
   _exit(DT_EXIT_IO);
 }
 
+bool dt_hangup_ignored(void) {
+  struct sigaction a;
+  return sigaction(SIGHUP, NULL, &a) == 0 && a.sa_handler == SIG_IGN;
+}
+
 void dt_signals_install(void) {
   static const struct {
     int number;
     void (*handler)(int);
-  } table[] = {{SIGTERM, on_stop}, {SIGINT, on_stop}, {SIGUSR2, on_report}, {SIGBUS, on_bus},
+  } table[] = {{SIGTERM, on_stop}, {SIGINT, on_stop}, {SIGHUP, on_stop}, {SIGUSR2, on_report}, {SIGBUS, on_bus},
                {SIGXFSZ, SIG_IGN}, {SIGPIPE, SIG_IGN}}; // these two: write() says it
   for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
     struct sigaction a;
+    if (table[i].number == SIGHUP && dt_hangup_ignored()) continue;
     memset(&a, 0, sizeof a);
     a.sa_handler = table[i].handler;
     a.sa_flags = SA_RESTART;
@@ -113,7 +119,9 @@ void dt_signals_install(void) {
 }
 
 int dt_stop_signal(void) { return stop ? stop : dt_comm_stop_request(); }
-const char *dt_signal_name(int number) { return number == SIGINT ? "SIGINT" : "SIGTERM"; }
+const char *dt_signal_name(int number) {
+  return number == SIGINT ? "SIGINT" : number == SIGHUP ? "SIGHUP" : "SIGTERM";
+}
 
 void dt_signals_progress(int64_t step, int64_t steps) {
   progress_step = step;

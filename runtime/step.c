@@ -16,6 +16,7 @@
 typedef struct {
   const DtDataset *set;
   int64_t from, count;
+  int64_t step; // that it is of, or that comes next: the key of its random numbers
   bool shuffle;
   bool stoppable; // a signal ends it early
   bool gradients;
@@ -30,6 +31,7 @@ enum { MOST_RESULTS = 1 + DT_MAX_METRICS + DT_MAX_TOTALS };
 enum {
   SHARED_TERM = 1 + DT_MAX_METRICS,
   SHARED_INT,
+  SHARED_HUP,
   SHARED_TROUBLE,
   SHARED_UNCOUNTED, // totals of the next batch are not known
   SHARED_TOTAL,
@@ -83,6 +85,15 @@ static int look_for_signals(DtRun *r, DtError *e) {
   return r->stop ? dt_fail(e, DT_EXIT_STOPPED, "stopped by a signal") : 0;
 }
 
+// After `done` of a rank's `all` microbatches of a step. A rank alone can leave the others undone:
+// weights and moments are those of the step before. Several would have to agree each time, while
+// gradients are on their way between them: they stop at the step's end.
+static int within_step(DtRun *r, int64_t done, int64_t all, DtError *e) {
+  if (dt_rehearsing || done == all) return 0;
+  if (r->tick) r->tick(r->tick_of, done, all);
+  return dt_world.size == 1 ? look_for_signals(r, e) : 0;
+}
+
 // The same through a pipeline: all microbatches of a step at once, those of validation in groups.
 static int through_stages(DtRun *r, const Batch *b, const void *total, int n, double *sum,
                           DtError *e) {
@@ -112,7 +123,7 @@ static void prepare_calls(DtRun *r, const Batch *b, const void *total, Micro m[]
                          .frame = i ? r->other_frame : r->frame,
                          .out = m[i].out,
                          .seed = r->seed,
-                         .step = (uint64_t)r->step + 1};
+                         .step = (uint64_t)b->step};
     for (int k = 0; k < r->p->ndata; k++)
       m[i].call.data[k] = i ? r->other_buffer[k] : r->buffer[k];
   }
@@ -159,6 +170,7 @@ static int over_batch(DtRun *r, DtEntry *entry, const char *name, const Batch *b
     for (int64_t j = 0; j < now; j++)
       for (int i = 0; i < n; i++) sum[i] += dt_get(p, m[j].out, i);
     if (b->stoppable && look_for_signals(r, e)) return e->status;
+    if (b->gradients && within_step(r, k + now, s.each, e)) return e->status;
   }
   return 0;
 }
@@ -229,6 +241,7 @@ static void count_next(DtRun *r, const Batch *b) {
   Batch next = *b;
   double sum[MOST_RESULTS];
   next.from += b->count;
+  next.step++;
   next.gradients = false;
   r->next_from = next.from;
   if (!r->p->count || dt_world.size == 1) return;
@@ -251,9 +264,13 @@ static void finish_passes(DtRun *r, const Batch *b, const double *sum, DtResult 
   for (int i = 0; i < n && gives_results(); i++) r->shared[i] = sum[i];
   r->shared[SHARED_TERM] = stop == SIGTERM;
   r->shared[SHARED_INT] = stop == SIGINT;
+  r->shared[SHARED_HUP] = stop == SIGHUP;
   r->shared[SHARED_TROUBLE] = r->trouble;
   sum_over_ranks(r, r->shared, r->nshared, "loss, norm and flags");
-  r->stop = r->shared[SHARED_TERM] > 0 ? SIGTERM : r->shared[SHARED_INT] > 0 ? SIGINT : 0;
+  r->stop = r->shared[SHARED_TERM] > 0  ? SIGTERM
+            : r->shared[SHARED_INT] > 0 ? SIGINT
+            : r->shared[SHARED_HUP] > 0 ? SIGHUP
+                                        : 0;
   r->failed = (int)r->shared[SHARED_TROUBLE];
   r->counted = dt_world.size > 1 && r->shared[SHARED_UNCOUNTED] == 0;
   memcpy(r->next_total, r->shared + SHARED_TOTAL, sizeof r->next_total);
@@ -289,7 +306,7 @@ int dt_step(DtRun *r, DtResult *result, DtError *e) {
   const DtProgram *p = r->p;
   const DtTrain *t = &p->train;
   double began = dt_seconds(), sum[MOST_RESULTS], total[DT_MAX_TOTALS];
-  Batch b = {&r->train, r->samples, r->o.batch, !r->o.no_shuffle, false, false};
+  Batch b = {&r->train, r->samples, r->o.batch, r->step + 1, !r->o.no_shuffle, false, false};
   dt_comm_step(r->step + 1);
   if (totals(r, &b, total, e)) return e->status;
   b.gradients = true;
@@ -329,10 +346,10 @@ int dt_evaluate(DtRun *r, DtResult *result, DtError *e) {
   const DtProgram *p = r->p;
   double began = dt_seconds(), sum[MOST_RESULTS], total[DT_MAX_TOTALS];
   int64_t count = validated(r);
-  Batch b = {&r->val, 0, count, false, true, false};
+  Batch b = {&r->val, 0, count, r->step + 1, false, true, false};
   if (p->count && !r->val_totalled) {
     if (over_world(r, p->count, "count", &b, NULL, p->ntotal, r->val_total, e)) return e->status;
-    r->val_totalled = true;
+    r->val_totalled = !p->random_totals;
   }
   as_real(p, total, r->val_total, p->ntotal);
   if (over_world(r, p->eval, "eval", &b, total, 1 + p->nmetric, sum, e)) return e->status;

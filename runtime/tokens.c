@@ -31,6 +31,7 @@ int dt_tokens_parse(DtTokens *t, const unsigned char *data, size_t size, bool by
     t->count = count;
     return 0;
   }
+  if (dt_tokens_suspect(data, size, path, e)) return e->status;
   if (size % 2)
     return dt_fail(e, DT_EXIT_CONTENT,
                    "%s: %zu bytes are no whole number of uint16 tokens: the file is truncated",

@@ -17,6 +17,9 @@ typedef struct DtTokens {
 int dt_tokens_open(DtTokens *t, const char *path, bool bytes, DtError *e);
 int dt_tokens_parse(DtTokens *t, const unsigned char *data, size_t size, bool bytes,
                     const char *path, DtError *e);
+// Whether the bytes are plainly no bare uint16 tokens: another format, text, tokens of 32 bits. 65 with the
+// evidence and a remedy.
+int dt_tokens_suspect(const unsigned char *data, size_t size, const char *path, DtError *e);
 void dt_tokens_close(DtTokens *t);
 
 static inline int32_t dt_token(const DtTokens *t, int64_t i) {

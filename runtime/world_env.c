@@ -128,17 +128,22 @@ static int hydra(DtLaunch *l, DtError *e) {
 }
 
 // Entry `node` of "4(x2),3": tasks on each node, equal ones counted.
-static int tasks_on_node(const char *text, int node) {
-  int at = 0;
-  while (text && *text) {
+static int tasks_on_node(const char *text, int node, DtError *e) {
+  const char *all = text;
+  for (long at = 0; text && *text;) {
     char *end;
     long tasks = strtol(text, &end, 10), times = 1;
-    if (end == text) return -1;
-    if (strncmp(end, "(x", 2) == 0) times = strtol(end + 2, &end, 10);
-    if (*end == ')') end++;
+    bool bad = end == text || tasks < 0 || tasks > INT_MAX;
+    if (strncmp(end, "(x", 2) == 0) {
+      times = strtol(end + 2, &end, 10);
+      bad |= *end != ')' || times < 1 || times > INT_MAX;
+      end += *end == ')';
+    }
+    if (bad || (*end && *end != ','))
+      return dt_fail(e, DT_EXIT_MISFIT, "SLURM_TASKS_PER_NODE=%s is not a list of numbers", all);
     if (node < at + times) return (int)tasks;
-    at += (int)times;
-    text = *end == ',' ? end + 1 : NULL;
+    at += times;
+    text = *end ? end + 1 : NULL;
   }
   return -1;
 }
@@ -155,7 +160,7 @@ static int slurm(DtLaunch *l, DtError *e) {
   const char *tasks = text_or("SLURM_STEP_TASKS_PER_NODE", getenv("SLURM_TASKS_PER_NODE"));
   *l = (DtLaunch){.launcher = "Slurm", .rank = rank, .size = size};
   l->local_rank = number("SLURM_LOCALID", e);
-  l->local_size = nodes <= 1 ? size : tasks_on_node(tasks, node < 0 ? 0 : node);
+  l->local_size = nodes <= 1 ? size : tasks_on_node(tasks, node < 0 ? 0 : node, e);
   snprintf(l->job, sizeof l->job, "slurm %.60s %.60s", text_or("SLURM_JOB_ID", ""),
            text_or("SLURM_STEP_ID", text_or("SLURM_STEPID", "")));
   return e->status;

@@ -5,6 +5,7 @@
 // on, so that nobody gets it twice. They die with the parent.
 #define _GNU_SOURCE
 #include "runtime/shm.h"
+#include "runtime/signals.h"
 #include "runtime/trace.h"
 #include "runtime/world_start.h"
 
@@ -127,7 +128,7 @@ static _Noreturn void look_after(const sigset_t *handled) {
     looked = t;
     if (t - before >= 0.5) kill_silent(t - before < 1 ? t - before : 1);
     if (t - before >= 0.5) before = t;
-    if (number == SIGTERM || number == SIGINT) on_stop(number);
+    if (number == SIGTERM || number == SIGINT || number == SIGHUP) on_stop(number);
     if (number == SIGUSR2) kill_all(SIGUSR2); // only reports
     collect();
     // A stopped rank, which the others have given up and left, cannot end by itself.
@@ -179,6 +180,7 @@ int dt_world_fork(int size, double timeout, int *rank, DtError *e) {
   sigemptyset(&handled);
   const int number[] = {SIGCHLD, SIGTERM, SIGINT, SIGUSR2};
   for (size_t i = 0; i < sizeof number / sizeof *number; i++) sigaddset(&handled, number[i]);
+  if (!dt_hangup_ignored()) sigaddset(&handled, SIGHUP);
   sigprocmask(SIG_BLOCK, &handled, &before);
   fflush(NULL); // or each rank would write it again
   pid_t me = getpid();

@@ -1,10 +1,9 @@
 // How ranks that a launcher started on one machine come to share memory.
 //
-// Rank 0 makes the memory and a pipe for each rank, and hands them out over a Unix socket in the
-// abstract namespace: no port, no file, nothing left behind. Its name is a hash of the user and of
-// what the launcher calls the job. Both sides look at the other's user id: the name can be guessed.
+// Rank 0 makes the memory and a pipe for each rank, and hands them out over a Unix socket
+// (runtime/world_door.c): no port is opened. It hears all that come at once, so that a silent one delays
+// nobody; what is no rank of a dtc program is sent away.
 #define _GNU_SOURCE
-#include "runtime/hash.h"
 #include "runtime/shm.h"
 #include "runtime/signals.h"
 #include "runtime/trace.h"
@@ -16,7 +15,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 static const uint64_t GREETING = 0x3130544545435444; // "DTCEET01"
@@ -26,21 +24,7 @@ typedef struct {
   int32_t rank, size; // size 0: this rank does not come
 } Hello;
 
-static socklen_t address_of(struct sockaddr_un *a, const DtLaunch *l) {
-  memset(a, 0, sizeof *a);
-  a->sun_family = AF_UNIX;
-  int n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "dtc-%u-%016llx", (unsigned)getuid(),
-                   (unsigned long long)dt_hash(l->job, strlen(l->job)));
-  return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
-}
-
 static double seconds(void) { return (double)dt_nanoseconds() * 1e-9; }
-
-static bool same_user(int fd) {
-  struct ucred c;
-  socklen_t n = sizeof c;
-  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c, &n) == 0 && c.uid == getuid();
-}
 
 // A signal that asks for a stop ends a rank that has not met the others yet, and those that have
 // come to it: there is nothing to save.
@@ -66,6 +50,16 @@ static bool readable(int fd, double deadline) {
 
 // ---- Rank 0
 
+enum { GUESTS = 64, DECLINE_SECONDS = 3 };
+
+static struct {
+  int size, left;
+  bool came[DT_LOCAL_RANKS];
+  int memory, pipes[DT_LOCAL_RANKS][2];
+  DtDoor door;
+  int guest[GUESTS], nguest; // connections that have not said who they are
+} host;
+
 // Sends the memory, the pipe's end to hold, and the ends to watch.
 static bool hand_out(int to, const Hello *hello, const int *fd, int n) {
   union {
@@ -86,114 +80,146 @@ static bool hand_out(int to, const Hello *hello, const int *fd, int n) {
   return sendmsg(to, &m, MSG_NOSIGNAL) == (ssize_t)sizeof *hello;
 }
 
-static int absent(const bool *came, int size, double waited, DtError *e) {
+static int absent(double waited, DtError *e) {
   char list[200] = "";
   size_t n = 0;
-  for (int r = 1; r < size && n < sizeof list - 8; r++)
-    if (!came[r]) n += (size_t)snprintf(list + n, sizeof list - n, " %d", r);
+  for (int r = 1; r < host.size && n < sizeof list - 8; r++)
+    if (!host.came[r]) n += (size_t)snprintf(list + n, sizeof list - n, " %d", r);
   return dt_fail(e, DT_EXIT_PEER, "after %.4g s these ranks of %d had not come to rank 0:%s",
-                 waited, size, list);
+                 waited, host.size, list);
 }
 
-// 0 when somebody is at the door; -1 past the deadline, or when a signal asks for a stop; or a rank
-// that came and is lost: it alone holds the other end of its pipe.
-static int next(int listener, int (*pipes)[2], const bool *came, int size, double deadline) {
-  struct pollfd p[DT_LOCAL_RANKS];
-  p[0] = (struct pollfd){.fd = listener, .events = POLLIN};
-  for (int r = 1; r < size; r++) p[r] = (struct pollfd){.fd = came[r] ? pipes[r][0] : -1};
-  for (double left; (left = deadline - seconds()) > 0 && !dt_stop_signal();) {
-    int n = poll(p, (nfds_t)size, (int)dt_least((int64_t)(left * 1e3) + 1, DT_LOOK_MS));
-    if (n < 0 && errno != EINTR) return -1;
-    if (n <= 0) continue;
-    for (int r = 1; r < size; r++)
-      if (p[r].revents) return r;
-    return 0;
-  }
-  return -1;
+static void dismiss(int i) {
+  close(host.guest[i]);
+  memmove(&host.guest[i], &host.guest[i + 1], (size_t)(--host.nguest - i) * sizeof *host.guest);
 }
 
-static int welcome(int listener, int memory, int (*pipes)[2], int size, double wait, DtError *e) {
-  bool came[DT_LOCAL_RANKS] = {true};
-  double deadline = seconds() + wait;
-  for (int left = size - 1; left > 0;) {
-    int who = next(listener, pipes, came, size, deadline);
-    if (stopped(e)) return e->status;
-    if (who < 0) return absent(came, size, wait, e);
-    if (who > 0)
-      return dt_fail(e, DT_EXIT_PEER,
-                     "rank %d of %d was lost while rank 0 waited for the others to come", who,
-                     size);
-    int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-    Hello h;
-    if (fd < 0) continue;
-    if (!same_user(fd) || !readable(fd, seconds() + 10) ||
-        recv(fd, &h, sizeof h, MSG_DONTWAIT) != (ssize_t)sizeof h || h.greeting != GREETING) {
+static void receive(int listener) {
+  for (int fd; (fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) >= 0;) {
+    if (!dt_same_user(fd)) {
       close(fd);
       continue;
     }
-    if (h.size == 0 && h.rank > 0 && h.rank < size) {
-      close(fd);
-      return dt_fail(e, DT_EXIT_PEER, "rank %d of %d ended before it came; it says why itself",
-                     h.rank, size);
-    }
-    if (h.size != size || h.rank < 1 || h.rank >= size || came[h.rank]) {
-      close(fd);
-      return dt_fail(e, DT_EXIT_MISFIT, "a process came to rank 0 of %d as rank %d of %d%s", size,
-                     h.rank, h.size, h.size == size ? ", which is there already" : "");
-    }
-    int give[DT_LOCAL_RANKS + 2] = {memory, pipes[h.rank][1]};
-    for (int r = 0; r < size; r++) give[2 + r] = pipes[r][0];
-    Hello answer = {GREETING, h.rank, size};
-    bool sent = hand_out(fd, &answer, give, size + 2);
-    close(fd);
-    if (!sent)
-      return dt_fail(e, DT_EXIT_PEER, "cannot hand the shared memory to rank %d: %s", h.rank,
-                     strerror(errno));
-    close(pipes[h.rank][1]);
-    came[h.rank] = true;
-    left--;
+    if (host.nguest == GUESTS) dismiss(0); // the oldest
+    host.guest[host.nguest++] = fd;
+  }
+}
+
+static int let_in(int fd, int rank, DtError *e) {
+  int give[DT_LOCAL_RANKS + 2] = {host.memory, host.pipes[rank][1]};
+  for (int r = 0; r < host.size; r++) give[2 + r] = host.pipes[r][0];
+  Hello answer = {GREETING, rank, host.size};
+  if (!hand_out(fd, &answer, give, host.size + 2))
+    return dt_fail(e, DT_EXIT_PEER, "cannot hand the shared memory to rank %d: %s", rank,
+                   strerror(errno));
+  close(host.pipes[rank][1]);
+  host.came[rank] = true;
+  host.left--;
+  return 0;
+}
+
+// A guest that can be read says who it is, or is sent away.
+static int hear(int i, DtError *e) {
+  Hello h;
+  int fd = host.guest[i], size = host.size;
+  bool known = recv(fd, &h, sizeof h, MSG_DONTWAIT) == (ssize_t)sizeof h && h.greeting == GREETING;
+  bool possible = known && h.rank > 0 && h.rank < size;
+  if (known && possible && h.size == 0)
+    dt_fail(e, DT_EXIT_PEER, "rank %d of %d ended before it came; it says why itself", h.rank, size);
+  else if (known && (!possible || h.size != size || host.came[h.rank]))
+    dt_fail(e, DT_EXIT_MISFIT, "a process came to rank 0 of %d as rank %d of %d%s", size, h.rank,
+            h.size, h.size == size ? ", which is there already" : "");
+  else if (known) let_in(fd, h.rank, e);
+  dismiss(i);
+  return e->status;
+}
+
+// A rank that came and is lost: it alone holds the other end of its pipe.
+static int look_at_pipes(const struct pollfd *p, DtError *e) {
+  for (int r = 1; r < host.size; r++)
+    if (p[r].revents)
+      return dt_fail(e, DT_EXIT_PEER,
+                     "rank %d of %d was lost while rank 0 waited for the others to come", r,
+                     host.size);
+  return 0;
+}
+
+static int look_around(int patience_ms, DtError *e) {
+  struct pollfd p[DT_LOCAL_RANKS + DT_DOORS + GUESTS];
+  int n = host.size, guests = host.nguest, first_guest = n + host.door.n;
+  p[0].fd = -1;
+  for (int r = 1; r < n; r++) p[r].fd = host.came[r] ? host.pipes[r][0] : -1;
+  for (int i = 0; i < host.door.n; i++) p[n + i].fd = host.door.fd[i];
+  for (int i = 0; i < guests; i++) p[first_guest + i].fd = host.guest[i];
+  for (int i = 0; i < first_guest + guests; i++) p[i].events = POLLIN, p[i].revents = 0;
+  if (poll(p, (nfds_t)(first_guest + guests), patience_ms) < 0)
+    return errno == EINTR ? 0 : dt_fail(e, DT_EXIT_OS, "poll: %s", strerror(errno));
+  if (look_at_pipes(p, e)) return e->status;
+  for (int i = guests - 1; i >= 0; i--) // from the last: those that leave move those behind
+    if (p[first_guest + i].revents && hear(i, e)) return e->status;
+  for (int i = 0; i < host.door.n; i++)
+    if (p[n + i].revents) receive(host.door.fd[i]);
+  return 0;
+}
+
+static int welcome(double wait, DtError *e) {
+  double deadline = seconds() + wait;
+  for (host.left = host.size - 1; host.left > 0;) {
+    double left = deadline - seconds();
+    if (stopped(e)) return e->status;
+    if (left <= 0) return absent(wait, e);
+    if (look_around((int)dt_least((int64_t)(left * 1e3) + 1, DT_LOOK_MS), e)) return e->status;
   }
   return 0;
 }
 
-static int receive_all(const DtLaunch *l, double wait, DtError *e) {
-  static int pipes[DT_LOCAL_RANKS][2];
-  struct sockaddr_un a;
-  socklen_t n = address_of(&a, l);
-  int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-  if (listener < 0) return dt_fail(e, DT_EXIT_OS, "cannot make a socket: %s", strerror(errno));
-  if (bind(listener, (struct sockaddr *)&a, n) != 0 || listen(listener, DT_LOCAL_RANKS) != 0) {
-    int error = errno;
-    close(listener);
-    return dt_fail(e, error == EADDRINUSE ? DT_EXIT_MISFIT : DT_EXIT_OS,
-                   "rank 0 cannot listen for the others%s: %s",
-                   error == EADDRINUSE ? ", another job with the same name (under torchrun: the "
-                                         "same MASTER_PORT) is starting"
-                                       : "",
-                   strerror(error));
-  }
-  int memory = dt_shm_make(l->size, e);
-  if (memory < 0 || dt_shm_map(memory, l->size, e)) return e->status;
-  for (int r = 0; r < l->size; r++)
-    if (pipe2(pipes[r], O_CLOEXEC) != 0)
+static int make_memory(DtError *e) {
+  host.memory = dt_shm_make(host.size, e);
+  if (host.memory < 0 || dt_shm_map(host.memory, host.size, e)) return e->status;
+  for (int r = 0; r < host.size; r++)
+    if (pipe2(host.pipes[r], O_CLOEXEC) != 0)
       return dt_fail(e, DT_EXIT_OS, "cannot make a pipe for rank %d: %s", r, strerror(errno));
-  for (int r = 0; r < l->size; r++) dt_shm.line[r] = r ? pipes[r][0] : -1;
-  welcome(listener, memory, pipes, l->size, wait, e);
-  close(pipes[0][0]); // [1] is this rank's to hold
-  close(memory);
-  close(listener);
+  for (int r = 0; r < host.size; r++) dt_shm.line[r] = r ? host.pipes[r][0] : -1;
+  return 0;
+}
+
+// Ends the others' wait for a rank 0 that does not come.
+static void turn_away(const DtLaunch *l, double wait) {
+  DtDoor door;
+  DtError ignored = {0};
+  double deadline = seconds() + wait;
+  if (dt_door_open(&door, l, &ignored)) return;
+  for (int left = l->size - 1; left > 0 && seconds() < deadline;) {
+    struct pollfd p[DT_DOORS];
+    for (int i = 0; i < door.n; i++) p[i] = (struct pollfd){.fd = door.fd[i], .events = POLLIN};
+    poll(p, (nfds_t)door.n, DT_LOOK_MS);
+    for (int i = 0, fd; i < door.n; i++)
+      for (; (fd = accept4(door.fd[i], NULL, NULL, SOCK_CLOEXEC)) >= 0; close(fd)) left--;
+  }
+  dt_door_close(&door);
+}
+
+static int receive_all(const DtLaunch *l, double wait, DtError *e) {
+  host.size = l->size;
+  if (make_memory(e)) {
+    turn_away(l, DECLINE_SECONDS); // or they would wait for minutes
+    return e->status;
+  }
+  if (dt_door_open(&host.door, l, e)) return e->status;
+  welcome(wait, e);
+  dt_door_close(&host.door);
+  while (host.nguest) dismiss(host.nguest - 1);
+  close(host.pipes[0][0]); // [1] is this rank's to hold
+  close(host.memory);
   return e->status;
 }
 
 // ---- The other ranks
 
 static int find_rank_0(const DtLaunch *l, double wait, DtError *e) {
-  struct sockaddr_un a;
-  socklen_t n = address_of(&a, l);
   for (double deadline = seconds() + wait;;) {
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (fd >= 0 && connect(fd, (struct sockaddr *)&a, n) == 0) return fd;
-    if (fd >= 0) close(fd);
+    int fd = dt_door_knock(l);
+    if (fd >= 0) return fd;
     if (stopped(e)) return -1;
     if (seconds() > deadline) break;
     struct timespec pause = {0, 20000000};
@@ -229,9 +255,8 @@ static int come(const DtLaunch *l, double wait, DtError *e) {
   int to = find_rank_0(l, wait, e), fd[DT_LOCAL_RANKS + 2];
   if (to < 0) return e->status;
   Hello h = {GREETING, l->rank, l->size};
-  if (!same_user(to)) dt_fail(e, DT_EXIT_OS, "another user listens where rank 0 should");
-  else if (send(to, &h, sizeof h, MSG_NOSIGNAL) != (ssize_t)sizeof h ||
-           !readable(to, seconds() + wait)) // it answers at once, or ends
+  if (send(to, &h, sizeof h, MSG_NOSIGNAL) != (ssize_t)sizeof h ||
+      !readable(to, seconds() + wait)) // it answers at once, or ends
     dt_fail(e, DT_EXIT_PEER, "rank 0 does not answer rank %d", l->rank);
   else if (!take(to, l, fd, e) && !dt_shm_map(fd[0], l->size, e)) {
     for (int r = 0; r < l->size; r++) dt_shm.line[r] = fd[2 + r];
@@ -255,20 +280,6 @@ int dt_world_meet(const DtLaunch *l, double wait, DtError *e) {
 
 // ---- A rank that will not come
 
-static void turn_away(const DtLaunch *l, double wait) {
-  struct sockaddr_un a;
-  socklen_t n = address_of(&a, l);
-  double deadline = seconds() + wait;
-  int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-  if (listener < 0) return;
-  if (bind(listener, (struct sockaddr *)&a, n) == 0 && listen(listener, DT_LOCAL_RANKS) == 0)
-    for (int left = l->size - 1; left > 0 && readable(listener, deadline); left--) {
-      int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-      if (fd >= 0) close(fd);
-    }
-  close(listener);
-}
-
 void dt_world_decline(const DtLaunch *l, double wait) {
   DtError ignored = {0};
   Hello h = {GREETING, l->rank, 0};
@@ -278,6 +289,6 @@ void dt_world_decline(const DtLaunch *l, double wait) {
   }
   int to = find_rank_0(l, wait, &ignored);
   if (to < 0) return;
-  if (same_user(to)) send(to, &h, sizeof h, MSG_NOSIGNAL); // fails where rank 0 has gone
+  send(to, &h, sizeof h, MSG_NOSIGNAL); // fails where rank 0 has gone
   close(to);
 }

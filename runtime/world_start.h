@@ -4,6 +4,8 @@
 
 #include "runtime/error.h"
 
+#include <stdbool.h>
+
 // What the environment says. launcher: "torchrun", ..., or NULL where it says nothing.
 typedef struct DtLaunch {
   const char *launcher;
@@ -19,6 +21,18 @@ int dt_launch_read(DtLaunch *l, DtError *e);
 // its rank. The parent stays in there to its end, or fails before there are any. `timeout`: seconds
 // that a rank may be silent once others have ended.
 int dt_world_fork(int size, double timeout, int *rank, DtError *e);
+
+// runtime/world_door.c: where ranks of one machine find rank 0, which opens it: sockets that only their
+// user can reach. 71 where there is no folder for them, 78 where another job of that name uses it.
+enum { DT_DOORS = 3 };
+typedef struct DtDoor {
+  int n, fd[DT_DOORS]; // that listen, without blocking
+  char path[DT_DOORS][108];
+} DtDoor;
+int dt_door_open(DtDoor *d, const DtLaunch *l, DtError *e);
+void dt_door_close(DtDoor *d); // leaves nothing behind
+int dt_door_knock(const DtLaunch *l); // a connection to rank 0, or -1
+bool dt_same_user(int fd);            // whether a process of this user is at the other end
 
 // runtime/world_meet.c: connects processes that a launcher started on this machine. `seconds`: how
 // long to wait for the others.

@@ -46,8 +46,10 @@ int dt_zero_open(DtZero *z, const DtProgram *p, DtError *e) {
   z->ticket = calloc((size_t)z->units.nunit + 1, sizeof *z->ticket);
   z->sum_of = calloc((size_t)z->units.nunit + 1, sizeof *z->sum_of);
   z->spread = calloc((size_t)z->units.nunit + 1, sizeof *z->spread);
-  if (!z->ticket || !z->sum_of || !z->spread)
+  if (!z->ticket || !z->sum_of || !z->spread) {
+    dt_zero_close(z); // no units: there is nothing to settle
     return dt_fail(e, DT_EXIT_OS, "no memory for the table of units");
+  }
   for (int i = 0; i < DT_SLOTS; i++) z->slot[i].unit = z->grad_slot[i] = -1;
   z->p = &z->stages.view[dt_world.coord[DT_AXIS_PP]]; // from here on it is open
   return 0;

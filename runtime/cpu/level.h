@@ -3,6 +3,9 @@
 #define DTC_RUNTIME_CPU_LEVEL_H
 
 #include <stdbool.h>
+#include <stddef.h>
+
+enum { DT_CPU_ANY_LEVEL = 9 };
 
 // Levels as in the x86-64 psABI: 1 baseline (SSE2), 3 (AVX2 and FMA), 4 (AVX-512 F, BW, CD, DQ,
 // VL). Levels differ in the rounding of sums, so a program compiled for a named processor fixes its
@@ -18,6 +21,12 @@ int dt_cpu_level_now(void);
 
 // Whether it was asked for, and is not just the best.
 bool dt_cpu_level_fixed(void);
+
+// The instruction sets of this processor that a compiler for it may use, with spaces between: "avx avx2 fma".
+void dt_cpu_features(char *out, size_t size);
+
+// Whether the processor has all of such a list; else those that it lacks, with commas.
+bool dt_cpu_has(const char *needed, char *missing, size_t size);
 
 // Whether the processor is AMD's: tuned tables may differ by maker.
 bool dt_cpu_amd(void);

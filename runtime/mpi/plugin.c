@@ -66,7 +66,7 @@ __attribute__((unused)) static int leave_hydra(void) {
   const char *number = getenv("MPI_LOCALNRANKS") ? getenv("PMI_FD") : NULL; // both are Hydra's
   char answer[256], *end = NULL;
   long fd = number && *number ? strtol(number, &end, 10) : -1;
-  if (fd < 0 || *end || write((int)fd, word, sizeof word - 1) != (ssize_t)sizeof word - 1) return 0;
+  if (fd < 0 || fd > INT_MAX || *end || write((int)fd, word, sizeof word - 1) != (ssize_t)sizeof word - 1) return 0;
   struct pollfd p = {.fd = (int)fd, .events = POLLIN};
   return poll(&p, 1, 10000) == 1 && read((int)fd, answer, sizeof answer) > 0;
 }

@@ -35,6 +35,11 @@ refused 65 "new.bin: .*version 2" --data new.bin
 refused 65 "range.bin: token 77 is 50000; 'tokens' takes 0 to 15" --data range.bin
 refused 65 "range.bin: token 77 is 50000" --val range.bin --eval-every 2
 refused 66 "no validation data" --eval-only
+text 999 >text.txt # README's first corpus, given to the wrong kind of data
+refused 65 "text.txt is text, not uint16 tokens: give it to bytes" --data text.txt
+python3 -c 'import struct
+open("wide.bin", "wb").write(struct.pack("<400I", *[i * 7 % 16 for i in range(400)]))'
+refused 65 "wide.bin: each second uint16 is 0: these are tokens of 32 bits" --data wide.bin
 
 export FAKE=arrays
 expect 0 train --steps 3 --export w.safetensors
@@ -72,10 +77,13 @@ refused 65 "dtype.safetensors: 'head.weight' holds I32" --init dtype.safetensors
 expect 0 train --steps 3 --save ck
 FAKE=tokens refused 65 "ck/step-00000003 does not hold this model's parameters; missing: 'table'" --resume ck
 FAKE_NAN_AT=2 refused 79 "step 2: the loss is nan; nothing was stepped"
-# The system's own reason, of a folder in which nothing can be made.
-why="Read-only file system|Operation not permitted|Permission denied"
-refused 73 "cannot create folder /sys/kernel/new: ($why)" --save /sys/kernel/new
-refused 73 "cannot create /sys/kernel/new: ($why)" --export /sys/kernel/new
+# The system's own reason. Nobody, root neither, can make anything below a file or in a process's folder of /proc.
+>plain
+refused 73 "cannot create folder plain: File exists" --save plain/new
+refused 73 "cannot create plain/new: Not a directory" --export plain/new
+why="No such file or directory|Read-only file system|Operation not permitted|Permission denied"
+refused 73 "cannot create folder /proc/self/new: ($why)" --save /proc/self/new
+refused 73 "cannot create /proc/self/new: ($why)" --export /proc/self/new
 # A FIFO is not waited at for a reader; a pipe has one.
 mkfifo fifo
 for option in export profile; do

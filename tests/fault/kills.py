@@ -111,7 +111,8 @@ def ranks_of_launcher(program):
 def records(log):
     try:
         with open(log) as f:
-            return [json.loads(line) for line in f if line.endswith("\n")]
+            every = [json.loads(line) for line in f if line.endswith("\n")]
+            return [r for r in every if "loss" in r]
     except OSError:
         return []
 

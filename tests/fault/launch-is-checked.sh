@@ -18,6 +18,7 @@ refused "unknown option '--frobnicate'" --frobnicate
 refused "unexpected 'x'" x
 refused "unexpected '-q'" -q
 refused "takes a value" --steps
+refused "error: --steps is given twice" --steps 3 --quiet --quiet --steps=4
 refused "takes an integer" --steps 3.5
 refused "takes an integer, at least 1" --batch 0
 refused "takes a number" --lr fast
@@ -44,7 +45,16 @@ refused "takes a number, not negative; found '1e-400'" --lr 1e-400
 refused "needs --save" --keep 3
 refused "not a model over tokens" --sample 5
 refused "eval-only does nothing else; --export goes with --steps 0" --eval-only --export w.safetensors
-refused "a batch of 99999999999 samples: at most" --batch 99999999999
+refused "\-\-batch is 99999999999; at most 1073741823 is possible" --batch 99999999999
+refused "\-\-ranks is 4294967298; at most" --ranks 4294967298
+refused "\-\-steps is 9223372036854775807; at most" --steps 9223372036854775807
+refused "\-\-timeout is at most" --timeout 1e300
+DT_GEMM=onednn refused "DT_GEMM=onednn: it may be 'own', 'dnnl', or not be set" --quiet
+DT_COMM=nccl refused "DT_COMM=nccl: it may be 'mpi', or not be set" --quiet
+for level in 0 5 3x v3; do
+  DTC_CPU_LEVEL=$level refused "DTC_CPU_LEVEL=$level: it may be '1', '2', '3', '4', or not be set" --quiet
+done
+DT_GEMM= DT_COMM= DTC_CPU_LEVEL= expect 0 "$TRAIN" --steps 1
 expect 0 "$TRAIN" --ranks 2 --steps 2
 says "2 ranks of" out.txt
 expect 0 env WORLD_SIZE=1 RANK=0 "$TRAIN" --steps=2 --quiet

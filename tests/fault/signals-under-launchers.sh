@@ -23,7 +23,7 @@ ranks() {
 # begin LAUNCHER DT_COMM: in the background, until it has logged some steps; its processes in pids, its ranks in rank.
 begin() {
   local r i before
-  before=$(wc -l <log.jsonl 2>/dev/null || echo 0)
+  before=$(cat log.jsonl 2>/dev/null | grep -c '"loss"' || true)
   pids=()
   if [ "$1" = torchrun ]; then
     for r in 0 1 2; do
@@ -35,7 +35,7 @@ begin() {
     pids+=($!)
   fi
   for i in $(seq 1200); do
-    [ "$(wc -l <log.jsonl 2>/dev/null || echo 0)" -lt $((before + 3)) ] || break
+    [ "$(cat log.jsonl 2>/dev/null | grep -c '"loss"' || true)" -lt $((before + 3)) ] || break
     sleep 0.05
   done
   mapfile -t rank < <(ranks)
@@ -65,7 +65,7 @@ saved_once() {
   [ "$(grep -c 'which is saved' out.txt)" -eq 1 ] || { cat out.txt; fail "$1: told more than once"; }
   steps=$(sed -nE 's/.*after step ([0-9]+), which is saved.*/\1/p' out.txt)
   [ "$(ls ck | tail -n 1)" = "$(printf 'step-%08d' "$steps")" ] || fail "$1: saved $(ls ck), said $steps"
-  [ "$(wc -l <log.jsonl)" -eq "$steps" ] || fail "$1: the log ends at $(wc -l <log.jsonl), not $steps"
+  [ "$(losses log.jsonl | wc -l)" -eq "$steps" ] || fail "$1: the log ends at $(losses log.jsonl | wc -l), not $steps"
   : >out.txt
 }
 

@@ -1,11 +1,11 @@
-# TERM and INT finish the step, save and exit with 75; the run goes on from there to the same bits. Without a place
+# TERM, INT and HUP finish the microbatch, save and exit with 75; the run goes on from there to the same bits. Without a place
 # to save to the status is the signal's: nothing would go on from there. A second signal at once is the same request, after two seconds it ends the process. USR2 tells what it is doing.
 . "$(dirname "$0")/../support/lib.sh"
 . "$(dirname "$0")/support/fake.sh"
 fake_data
 train --steps 2000 --export whole.safetensors
 export FAKE_DELAY=3000
-for signal in TERM INT; do
+for signal in TERM INT HUP; do
   # In a shell without job control a background process would ignore INT.
   set -m
   "$TRAIN" --quiet --steps 2000 --resume ck --save ck >out.txt 2>err.txt &
@@ -35,7 +35,24 @@ wait $pid || status=$?
 [ $status -eq 143 ] || fail "exit status $status"
 says "nothing is saved" err.txt
 
-# A step that takes 30 seconds: the second signal does not wait for it.
+# The parent of local ranks passes HUP on; and where it is ignored from the start, as by nohup, it is no request.
+"$TRAIN" --ranks 2 --quiet --steps 2000 --save hung 2>err.txt &
+pid=$!
+sleep 0.5
+kill -HUP $pid
+status=0
+wait $pid || status=$?
+[ $status -eq 75 ] || { cat err.txt; fail "HUP to the parent: exit status $status"; }
+says "stopped by SIGHUP" err.txt
+for ranks in 1 2; do
+  (trap '' HUP && exec "$TRAIN" --ranks $ranks --quiet --steps 300 2>err.txt) &
+  pid=$!
+  sleep 0.4
+  kill -HUP $pid
+  wait $pid || { cat err.txt; fail "HUP ends $ranks ranks that ignore it"; }
+done
+
+# A microbatch that takes 10 seconds: the second signal does not wait for it.
 FAKE_DELAY=10000000 "$TRAIN" --quiet --steps 2000 2>err.txt &
 pid=$!
 sleep 0.3

@@ -124,13 +124,19 @@ static void test_fields(void) {
   refuses_edit("\"version\":2", "\"version\":3", "of version 3");
   refuses_edit("\"version\":2", "\"version\":0", "of version 0");
   refuses_edit("\"version\":2", "\"version\":1", "'parts' is not a list of the parts");
-  refuses_edit("\"step\":6", "\"step\":-6", "'step' is missing");
-  refuses_edit("\"step\":6", "\"step\":\"6\"", "'step' is missing");
-  refuses_edit("\"moments\":2", "\"moments\":3", "too many");
+  refuses_edit("\"step\":6", "\"step\":-6", "'step' is -6, possible are 0 to 1000000000000000");
+  refuses_edit("\"step\":6", "\"step\":1000000000000001", "'step' is 1000000000000001, possible");
+  refuses_edit("\"samples\":", "\"samples\":9223372036854775807,\"was\":", "'samples' is 9223372036854775807, possible");
+  refuses_edit("\"samples\":", "\"samples\":-", "'samples' is -");
+  refuses_edit("\"samples\":", "\"samples\":1.5,\"was\":", "the integer 'samples' is missing");
+  refuses_edit("\"train_samples\":", "\"train_samples\":-1,\"were\":", "'train_samples' is -1, possible");
+  refuses_edit("\"step\":6", "\"step\":\"6\"", "the integer 'step' is missing");
+  refuses_edit("\"moments\":2", "\"moments\":3", "'moments' is 3, possible are 0 to 2");
   refuses_edit("\"moments\":2", "\"moments\":1", "unknown: 'moment1/blocks.0.scale'");
   refuses_edit("\"parts\":[", "\"parts\":[7,", "bad entry");
   refuses_edit("\"bytes\":", "\"bytes\":1", "damaged");
-  refuses_edit("\"bytes\":", "\"bytes\":-", "bad entry");
+  refuses_edit("\"bytes\":", "\"bytes\":-", "manifest.json: 'bytes' is -");
+  refuses_edit("\"bytes\":", "\"bytes\":9223372036854775807,\"were\":", "manifest.json: 'bytes' is 9");
   refuses_edit("\"xxh64\":\"", "\"xxh64\":\"0", "bad entry");
   refuses_edit("\"xxh64\":\"", "\"xxh64\":\"X", "bad entry");
 }

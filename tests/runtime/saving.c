@@ -159,7 +159,7 @@ static int save(void *argument) {
   HOLDS(dt_saver_open(&s, &w->r, name, &e) == 0);
   if (c->ranks < 4) HOLDS(dt_checkpoint_save(&s, 0, &e) == 0);
   snprintf(name, sizeof name, "w%d.safetensors", (int)(c - cases));
-  HOLDS(dt_export(&s, name, &e) == 0);
+  HOLDS(dt_export(&s, name, DT_PARAM, &e) == 0);
   w->r.step = 6;
   HOLDS(dt_checkpoint_save(&s, 1, &e) == 0);
   dt_saver_close(&s);
@@ -212,7 +212,7 @@ static int init(void *argument) {
   char name[64];
   snprintf(name, sizeof name, "i%d.safetensors", (int)((const Case *)argument - cases));
   HOLDS(dt_saver_open(&s, &w->r, NULL, &e) == 0);
-  HOLDS(dt_export(&s, name, &e) == 0);
+  HOLDS(dt_export(&s, name, DT_PARAM, &e) == 0);
   dt_saver_close(&s);
   int status = end(w);
   free(w);

@@ -2,8 +2,10 @@
 
 #include "runtime/launch.h"
 
+#include <errno.h>
 #include <math.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 int64_t fake_nan_at;
@@ -11,8 +13,11 @@ int fake_delay;
 int fake_micro = 3;
 int fake_overrun;
 
+// A signal does not cut it short.
 static void dawdle(void) {
-  if (fake_delay > 0 && !dt_rehearsing) usleep((useconds_t)fake_delay);
+  if (fake_delay <= 0 || dt_rehearsing) return;
+  struct timespec left = {fake_delay / 1000000, fake_delay % 1000000 * 1000L};
+  while (nanosleep(&left, &left) != 0 && errno == EINTR) {}
 }
 
 // fake_arrays: p = sum over d of x[d] * s[0][d] * s[1][d] * w[d] + c; loss = mean of (p - y)^2 / 2.
