@@ -12,15 +12,18 @@
 #include "driver/fits.h"
 #include "driver/report.h"
 #include "driver/schedule.h"
+#include "driver/verify_run.h"
 #include "frontend/frontend.h"
 #include "ir/text.h"
 #include "ir/verify.h"
+#include "runtime/file.h"
 
 typedef struct Job {
   const Options *o;
   Arena *a;
   Sources *src;
   Module *m;
+  Limits limits;
 } Job;
 
 static double now(void) {
@@ -36,16 +39,23 @@ static void timed(const Job *j, const char *what, double start) {
 // Text goes to -o where it is given with --emit or --report, else to stdout.
 static int put(const Job *j, const char *text, size_t n) {
   const char *path = j->o->output;
-  FILE *f = path ? fopen(path, "w") : stdout;
+  int own = path ? dt_own_output(path) : -1; // /dev/stdout may be a file that is appended to
+  if (own >= 0) fflush(stdout);
+  FILE *f = own >= 0 ? fdopen(own, "w") : path ? fopen(path, "w") : stdout;
   if (!f) {
     fprintf(stderr, "dtc: %s: %s\n", path, strerror(errno));
-    return EXIT_MODEL;
+    return EXIT_TOOL;
   }
   bool ok = fwrite(text, 1, n, f) == n && !fflush(f);
-  if (f != stdout) ok &= !fclose(f);
+  int why = errno;
+  if (f != stdout && fclose(f) && ok) {
+    why = errno;
+    ok = false;
+  }
   if (ok) return 0;
-  fprintf(stderr, "dtc: %s: %s\n", path ? path : "standard output", strerror(errno));
-  return EXIT_MODEL;
+  fprintf(stderr, "dtc: %s: %s\n", path ? path : "standard output", strerror(why));
+  if (path && own < 0) remove_half(path);
+  return EXIT_TOOL;
 }
 
 static int put_buf(const Job *j, Buf *b) {
@@ -107,19 +117,20 @@ static bool frontend(Job *j) {
   FrontendOptions f = frontend_options(j);
   double start = now();
   j->m = frontend_compile(j->a, j->src, &f);
+  if (j->m) j->m->limits = j->limits;
   timed(j, "frontend", start);
   return j->m;
 }
 
-// The same model with a microbatch of another size, for passes/twin.c; NULL where it has no train
-// block, or where that size is too large for it.
-static Module *twin(const Job *j) {
+// The same model with another batch and microbatch. NULL where it has no train block, or where that size is too
+// large for it.
+static Module *with_batch(const Job *j, int64_t n) {
   FrontendOptions f = frontend_options(j);
   VEC(Str) define = {0};
   for (uint32_t i = 0; i < f.ndefine; i++) PUSH(j->a, define, f.define[i]);
   const char *const size[] = {"batch", "microbatch"}; // the latter is at most the former
   for (int i = 0; i < 2; i++)
-    PUSH(j->a, define, str_printf("train.%s=%lld", size[i], (long long)j->m->train.microbatch + 1));
+    PUSH(j->a, define, str_printf("train.%s=%lld", size[i], (long long)n));
   f.define = define.at;
   f.ndefine = define.n;
   Sources *silent = sources_new(j->a);
@@ -128,17 +139,22 @@ static Module *twin(const Job *j) {
   Module *m = frontend_compile(j->a, silent, &f);
   fclose(silent->out);
   silent->out = stderr;
+  if (m) m->limits = j->limits;
   return m;
 }
+
+// With a microbatch of another size, for passes/twin.c.
+static Module *twin(const Job *j) { return with_batch(j, j->m->train.microbatch + 1); }
 
 // --run: IR text in, these passes, IR text out.
 static int run_passes(Job *j) {
   size_t n;
   char *text = slurp(j, j->o->input, &n);
-  if (!text) return EXIT_MODEL;
+  if (!text) return EXIT_USAGE; // the program is not in error: there is none
   j->m = ir_parse(j->a, j->src, j->o->input, text, n);
   suspect = j->m;
   if (!j->m) return EXIT_MODEL;
+  j->m->limits = j->limits;
   Buf why = {0};
   if (!ir_verify(j->m, &why)) {
     fprintf(stderr, "%s: error: %s\n", j->o->input, why.text);
@@ -172,11 +188,21 @@ static int check_pass_names(const Options *o) {
   return 0;
 }
 
-// The hash that tells two programs apart: FNV-1a over everything emitted.
-static Str build_hash(const Buf *c, const Buf *object) {
+// FNV-1a, from `h` on.
+static uint64_t hash_more(uint64_t h, const Buf *b) {
+  for (size_t i = 0; i < b->n; i++) h = (h ^ (unsigned char)b->text[i]) * 0x100000001b3u;
+  return h;
+}
+
+// The hash that tells two programs apart: over everything emitted, and the limits that are not the
+// default.
+static Str build_hash(const Module *m, const Buf *c, const Buf *object) {
   uint64_t h = 0xcbf29ce484222325u;
-  for (size_t i = 0; i < c->n; i++) h = (h ^ (unsigned char)c->text[i]) * 0x100000001b3u;
-  for (size_t i = 0; i < object->n; i++) h = (h ^ (unsigned char)object->text[i]) * 0x100000001b3u;
+  Buf limits = {0};
+  limits_print(&m->limits, &limits);
+  h = hash_more(h, &limits);
+  buf_free(&limits);
+  h = hash_more(hash_more(h, c), object);
   return str_printf("%016llx", (unsigned long long)h);
 }
 
@@ -203,9 +229,9 @@ static int report(const Job *j, const Plan *p) {
   char *text = NULL;
   size_t n = 0;
   FILE *f = open_memstream(&text, &n);
-  if (!f) BUG("no memory for a report");
+  ALLOCATED(f);
   report_as(j, p, &r, f);
-  if (fclose(f)) BUG("no memory for a report");
+  ALLOCATED(!fclose(f));
   int status = put(j, text, n);
   free(text);
   return status;
@@ -230,7 +256,7 @@ static int can_write(const Job *j) {
   if (!folder && !access(dir, W_OK) && (access(path, F_OK) || !access(path, W_OK))) return 0;
   if (folder) errno = EISDIR;
   fprintf(stderr, "dtc: cannot write %s: %s\n", path, strerror(errno));
-  return EXIT_MODEL;
+  return EXIT_TOOL;
 }
 
 // That a data-parallel rank runs.
@@ -271,13 +297,13 @@ static int backend(Job *j) {
       !cpu_kernels(p, &co, j->o->emit == EMIT_LLVM ? CPU_LLVM : j->o->emit == EMIT_ASM ? CPU_ASM : CPU_OBJECT,
                    &object, &err)) {
     fprintf(stderr, "dtc: --arch %s: %s\n", j->o->arch, err.text);
-    return EXIT_MODEL;
+    return EXIT_TOOL;
   }
   timed(j, "kernels (LLVM)", start);
   if (only_text) return put_buf(j, &object);
   start = now();
   host_c(p, j->o->arch, "", &text);
-  Str hash = build_hash(&text, &object);
+  Str hash = build_hash(p->m, &text, &object);
   buf_free(&text);
   host_c(p, j->o->arch, hash, &text);
   timed(j, "host C", start);
@@ -325,12 +351,95 @@ static int ranks(const Options *o) {
   return (int)(dp * tp * cp * pp);
 }
 
+// Tests lower the sizes at which the compiler chooses (ir/limits.h).
+static bool read_limits(Job *j) {
+  const char *text = getenv("DTC_LIMITS");
+  Buf why = {0};
+  j->limits = default_limits;
+  if (!text || limits_set(&j->limits, text, &why)) return true;
+  fprintf(stderr, "dtc: DTC_LIMITS: %s\n", why.text);
+  return false;
+}
+
+// ---- the model as it is written
+
+// The step of the front end's module with all of the batch as one microbatch, and in *whole that module after pass
+// `optimizer`, for the runtime. NULL after errors.
+static Source *source_of(Job *j, Module **whole) {
+  int64_t batch = j->m->train.batch;
+  Module *loss = with_batch(j, batch), *step = with_batch(j, batch), *was = j->m;
+  *whole = j->m = with_batch(j, batch);
+  if (!loss || !step || !*whole) BUG("the model with a microbatch of %lld", (long long)batch);
+  PipelineOptions po = {.until = "optimizer", .twin = twin(j)};
+  bool ok = pipeline_run(*whole, &po);
+  j->m = was;
+  return ok ? source_new(j->a, loss, step) : NULL;
+}
+
+static int interpret_source(Job *j) {
+  Module *whole;
+  InterpretRun run = {.steps = j->o->steps ? j->o->steps : 3, .ranks = 1, .source = source_of(j, &whole),
+                      .data = j->o->data};
+  if (!run.source) return EXIT_MODEL;
+  int status = interpret(whole, &run);
+  source_free(run.source);
+  return status;
+}
+
+// Compiles the program and holds its first step against the interpreter's; v->folder is there.
+static int verify_in(Job *j, VerifyRun *v) {
+  Options o = *j->o;
+  Job compiled = *j;
+  Str missing = o.data ? NULL : verify_missing(v->whole);
+  if (o.data) v->data = o.data;
+  if (missing) {
+    v->data = verify_data(v->whole, v->folder);
+    if (!v->data) return EXIT_MODEL;
+    fprintf(stderr, "dtc: %s is not there; the data are random (--data PATH names others)\n", missing);
+  }
+  v->program = o.program;
+  compiled.o = &o;
+  if (!o.output) o.output = str_printf("%s/train", v->folder);
+  if (!v->program) {
+    int status = backend(&compiled);
+    if (status) return status;
+    v->program = o.output;
+  }
+  if (!strchr(v->program, '/')) v->program = str_printf("./%s", v->program);
+  return verify_run(v, stdout);
+}
+
+static int verify(Job *j) {
+  char folder[] = "/tmp/dtc-verify-XXXXXX";
+  VerifyRun v = {.precision = j->m->train.precision, .ranks = ranks(j->o)};
+  int status = has_data(j);
+  if (status) return status;
+  v.source = source_of(j, &v.whole);
+  if (!v.source) return EXIT_MODEL;
+  if (!verify_possible(v.source->loss, v.source->step, j->m, data_degree(j->o), j->o->input)) return EXIT_MODEL;
+  v.folder = mkdtemp(folder);
+  if (!v.folder) {
+    fprintf(stderr, "dtc: cannot make %s: %s\n", folder, strerror(errno));
+    return EXIT_MODEL;
+  }
+  status = verify_in(j, &v);
+  DtError ignored = {0};
+  dt_remove_folder(v.folder, &ignored);
+  source_free(v.source);
+  return status;
+}
+
 int compile(const Options *o, Arena *a) {
   Job j = {.o = o, .a = a, .src = sources_new(a)};
   j.src->out = stderr;
   j.src->color = isatty(2) && !getenv("NO_COLOR");
   bug_hook = write_reproducer;
+  if (!read_limits(&j)) return EXIT_USAGE;
   if (o->run) return run_passes(&j);
+  if (!cpu_known(o->arch)) {
+    fprintf(stderr, "dtc: --arch %s: unknown processor\n", o->arch);
+    return EXIT_USAGE;
+  }
   int status = check_pass_names(o);
   if (status) return status;
   if (o->emit == EMIT_AST) {
@@ -358,11 +467,15 @@ int compile(const Options *o, Arena *a) {
     j.m->split = o->pipe_kind == DT_PIPE_ZB;
     j.m->schedule = o->schedule ? o->schedule : str_intern("1f1b");
   }
+  if (o->source) return interpret_source(&j);
   PipelineOptions po = {.dump_after = o->dump_after, .dump = stdout, .time = o->time, .verify = checked,
                         .until = last_pass(o), .twin = twin(&j)};
   if (!pipeline_run(j.m, &po)) return EXIT_MODEL;
-  ZeroOptions zero = zero_options(o);
-  if (o->interpret) return interpret(j.m, o->steps ? o->steps : 3, ranks(o), &zero, stdout);
+  if (o->interpret) {
+    InterpretRun run = {.steps = o->steps ? o->steps : 3, .ranks = ranks(o), .zero = zero_options(o), .data = o->data};
+    return interpret(j.m, &run);
+  }
+  if (o->verify_run) return verify(&j);
   if (o->check && !o->emit && !o->report) return 0;
   return backend(&j);
 }

@@ -9,9 +9,17 @@
 // Runs the whole of dtc; returns its exit status.
 int compile(const Options *o, Arena *a);
 
-// Trains the module in the interpreter (after pass `optimizer`, before `precision`), steps steps, and
-// prints the training log's records to out. The data is what the train block names. With `ranks` data-parallel ranks each
-// is a process that interprets its part of the batch. Returns an exit status.
-int interpret(Module *m, int64_t steps, int ranks, const ZeroOptions *zero, FILE *out);
+// A run of the training program in the interpreter.
+typedef struct InterpretRun {
+  int64_t steps;
+  int ranks; // each is a process that interprets its part of the batch
+  ZeroOptions zero;
+  struct Source *source; // computes the steps (driver/source.h); NULL: the module does
+  Str data, init, log; // the program's options; NULL: the train block's data, initial weights, stdout
+} InterpretRun;
+
+// Trains the module in the interpreter (after pass `optimizer`, before `precision`), and writes the training
+// log's records. Returns an exit status.
+int interpret(Module *m, const InterpretRun *run);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "driver/compile.h"
 #include "driver/interpret_chunk.h"
+#include "driver/source.h"
 #include "driver/tables.h"
 #include "ir/interp.h"
 #include "runtime/comm.h"
@@ -17,6 +18,7 @@ typedef struct Oracle {
   Module *m;
   Interp *interp;
   DtProgram program;
+  Source *source;
 } Oracle;
 
 static Oracle *oracle; // a DtEntry has no other way to its module
@@ -112,12 +114,46 @@ static void run_chunk(const DtCall *c) {
   chunk_run(oracle->interp, oracle->m, &oracle->program, c, place);
 }
 static void run_sample(const DtCall *c) { run(ENTRY_SAMPLE, c); }
+static void run_source(const DtCall *c) { source_step(oracle->source, &oracle->program, c); }
 
-int interpret(Module *m, int64_t steps, int ranks, const ZeroOptions *zero, FILE *out) {
-  Oracle o = {.m = m, .interp = interp_new(m), .program = tables_make(m, NULL)};
+// The interpreter's reals are doubles whatever pass precision chose, and its bools are ints.
+static void widen_data(DtProgram *p, Module *m) {
+  DtData *data = NEWN(m->arena, DtData, p->ndata + 1);
+  for (int k = 0; k < p->ndata; k++) {
+    data[k] = p->data[k];
+    if (data[k].type == DT_TYPE_F32) data[k].type = DT_TYPE_F64;
+    if (data[k].type != DT_TYPE_BOOL) continue;
+    data[k].type = DT_TYPE_I32;
+    data[k].checked = true;
+    data[k].lo = 0;
+    data[k].hi = 2;
+  }
+  p->data = data;
+}
+
+// The command line of the training program.
+static int run_main(const DtProgram *p, const InterpretRun *run) {
+  const char *argv[24] = {"dtc --interpret", "--quiet", "--threads", "1", "--steps"};
+  char number[32], world[32];
+  int n = 5;
+  snprintf(number, sizeof number, "%lld", (long long)run->steps);
+  snprintf(world, sizeof world, "%d", run->ranks);
+  argv[n++] = number;
+  argv[n++] = "--ranks", argv[n++] = world;
+  argv[n++] = "--log", argv[n++] = run->log ? run->log : "/dev/stdout";
+  if (run->data) argv[n++] = "--data", argv[n++] = run->data;
+  if (run->init) argv[n++] = "--init", argv[n++] = run->init;
+  if (run->log) argv[n++] = "--eval-every", argv[n++] = "0";
+  return dt_main(p, n, (char **)argv);
+}
+
+int interpret(Module *m, const InterpretRun *run) {
+  const ZeroOptions *zero = &run->zero;
+  Oracle o = {.m = m, .interp = interp_new(m), .program = tables_make(m, NULL), .source = run->source};
   DtProgram *p = &o.program;
   interp_join(o.interp, exchange, &o);
   p->type = DT_TYPE_F64;
+  widen_data(p, m);
   p->zero = zero->stage;
   p->zero_group = zero->group;
   p->accumulate_each = zero->each;
@@ -127,20 +163,16 @@ int interpret(Module *m, int64_t steps, int ranks, const ZeroOptions *zero, FILE
     chunks_fill(m, p, run_chunk);
     p->stores_grad = true; // chunk_run starts its gradients itself
   } else {
-    p->step = run_step;
+    p->step = o.source ? run_source : run_step;
     p->eval = run_eval;
   }
   p->update = run_update;
   if (entry_fn(m, ENTRY_SAMPLE)) p->sample = run_sample;
   oracle = &o;
-  char number[32], world[32];
-  snprintf(number, sizeof number, "%lld", (long long)steps);
-  snprintf(world, sizeof world, "%d", ranks);
-  fflush(out);
-  char *argv[] = {"dtc --interpret", "--steps", number, "--log", "/dev/stdout", "--quiet", "--threads", "1",
-                  "--ranks", world, NULL};
-  int status = dt_main(p, 10, argv);
+  fflush(stdout);
+  int status = run_main(p, run);
   interp_free(o.interp);
   oracle = NULL;
-  return status ? EXIT_MODEL : 0;
+  bool tool = status == DT_EXIT_OS || status == DT_EXIT_CREATE || status == DT_EXIT_IO;
+  return status == DT_EXIT_BUG ? EXIT_BUG : tool ? EXIT_TOOL : status ? EXIT_MODEL : 0;
 }

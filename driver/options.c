@@ -4,15 +4,17 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "driver/command.h"
 #include "ir/diag.h"
 #include "runtime/pipeline.h"
 
-// One row an option: letter or number, long name, argument (NULL: none), help. --help prints the
-// rows in this order.
+// One row an option: letter or number, long name, argument (NULL: none; values are parted by |), help.
+// A row without a name heads those that follow. --help prints the rows in this order, and from that
+// text scripts/from-help.awk makes manual pages and completions.
 enum {
   OPT_TARGET = 256, OPT_ARCH, OPT_TP, OPT_PP, OPT_CP, OPT_SEQUENCE, OPT_CP_ATTENTION, OPT_EP,
   OPT_ZERO, OPT_ZERO_GROUP, OPT_ACCUMULATE, OPT_GATHER, OPT_IN_FLIGHT, OPT_SCHEDULE, OPT_PRECISION,
-  OPT_CHECKPOINT, OPT_EMIT, OPT_DUMP, OPT_RUN, OPT_CHECK, OPT_INTERPRET, OPT_STEPS, OPT_REPORT,
+  OPT_CHECKPOINT, OPT_EMIT, OPT_DUMP, OPT_RUN, OPT_CHECK, OPT_INTERPRET, OPT_STEPS, OPT_VERIFY, OPT_DATA, OPT_REPORT,
   OPT_MEMORY, OPT_DETERMINISTIC, OPT_REDUCE_DTYPE, OPT_BUNDLE, OPT_DP, OPT_GLOBAL_BATCH,
   OPT_SAVE_TEMPS, OPT_TIME, OPT_HELP
 };
@@ -23,27 +25,33 @@ typedef struct Row {
 } Row;
 
 static const Row rows[] = {
+    {0, NULL, NULL, "The model"},
     {'o', "output", "FILE",
      "the training program (default ./train); with\n"
      "--emit or --report, where the text goes (default\nstdout)"},
     {'D', "define", "NAME=VALUE",
      "override a size of the model or a setting of its\ntrain block (repeatable)"},
     {'I', "include", "DIR", "where `use` looks before the stdlib (repeatable)"},
+    {OPT_PRECISION, "precision", "fp32|fp64", "override the train block's; fp64 is for checking"},
     {OPT_TARGET, "target", "cpu", "what to compile for"},
     {OPT_ARCH, "arch", "NAME",
      "processor: native (default), x86-64, x86-64-v3,\nx86-64-v4, or a name that LLVM knows"},
-    {OPT_PRECISION, "precision", "fp32|fp64", "override the train block's; fp64 is for checking"},
+    {OPT_MEMORY, "memory", "BYTES",
+     "refuse a program of which a rank needs more (80G,\n512M), and say what would fit"},
+    {0, NULL, NULL, "Many ranks"},
     {OPT_TP, "tp", "N", "tensor-parallel degree: ranks that share a layer's\nproducts"},
-    {OPT_PP, "pp", "N", "pipeline stages: each rank has a part of the layers"},
-    {OPT_SCHEDULE, "schedule", "NAME",
-     "of a pipeline: gpipe, 1f1b (default),\ninterleaved[:CHUNKS] or zb"},
-    {OPT_CP, "cp", "N", "context-parallel degree: ranks that share a\nsequence"},
     {OPT_SEQUENCE, "sequence-parallel", NULL,
      "with --tp: norms and residuals are cut along the\nsequence"},
-    {OPT_CP_ATTENTION, "cp-attention", "HOW",
-     "with --cp: gather (the default): gather keys and\n"
-     "values; ring: hand them round in parts; alltoall:\nexchange the sequence for heads"},
-    {OPT_EP, "ep", "N", "expert-parallel degree (this version: 1)"},
+    {OPT_CP, "cp", "N", "context-parallel degree: ranks that share a\nsequence"},
+    {OPT_CP_ATTENTION, "cp-attention", "gather|ring|alltoall",
+     "with --cp: gather keys and values (the default);\n"
+     "hand them round in parts; exchange the sequence\nfor heads"},
+    {OPT_PP, "pp", "N", "pipeline stages: each rank has a part of the layers"},
+    {OPT_SCHEDULE, "schedule", "gpipe|1f1b|interleaved[:CHUNKS]|zb", "of a pipeline (default 1f1b)"},
+    {OPT_IN_FLIGHT, "in-flight", "1|2",
+     "with --tp or --cp: microbatches under way at once;\n"
+     "of 2 one computes while the other exchanges"},
+    {0, NULL, NULL, "Data-parallel ranks (a launch finds how many)"},
     {OPT_ZERO, "zero", "0|1|2|3",
      "what data-parallel ranks keep a part of: 1 the\n"
      "optimizer's state, 2 gradients too, 3 parameters too"},
@@ -55,56 +63,66 @@ static const Row rows[] = {
     {OPT_GATHER, "gather", "each|once",
      "--zero 3: gather a layer's parameters each time it\n"
      "runs (default), or all of them once a step"},
-    {OPT_IN_FLIGHT, "in-flight", "1|2",
-     "with --tp or --cp: microbatches under way at once;\n"
-     "of 2 one computes while the other exchanges"},
+    {0, NULL, NULL, "Instead of linking a program"},
+    {OPT_CHECK, "check", NULL, "type-check only"},
+    {OPT_REPORT, "report", "text|json|html",
+     "print parameters, FLOPs, memory, communication and\nschedule"},
+    {OPT_EMIT, "emit", "ast|ir|kernels|c|llvm|asm|plan|schedule", "print that"},
+    {OPT_INTERPRET, "interpret", "ranks|source",
+     "train in the float64 interpreter, and print the\n"
+     "log: of what each rank runs (default), or of the\nmodel as it is written, on one rank, the whole\nbatch at once"},
+    {OPT_STEPS, "steps", "N", "how many steps --interpret takes (default 3)"},
+    {OPT_VERIFY, "verify-run", "PROGRAM",
+     "compile, run one step on its ranks, and compare loss\n"
+     "and gradients with --interpret=source; or do that\nwith a PROGRAM compiled before"},
+    {OPT_DATA, "data", "PATH", "--interpret, --verify-run: training data instead of\nthe model's"},
     {OPT_DP, "dp", "N",
      "data-parallel degree for --report, --memory, --emit\n"
-     "schedule and --interpret; a launch finds its own"},
+     "schedule, --interpret and --verify-run; a launch\nfinds its own"},
     {OPT_GLOBAL_BATCH, "global-batch", "N",
-     "batch for --report, --memory, --emit schedule and\n--interpret"},
-    {OPT_CHECKPOINT, "checkpoint", "none", "activation checkpointing (this version: none)"},
-    {OPT_EMIT, "emit", "WHAT",
-     "print ast, ir, kernels, c, llvm, asm, plan or\nschedule instead of linking"},
-    {OPT_DUMP, "dump-after", "PASS,...", "print the IR after these passes, or after all"},
+     "batch for --report, --memory, --emit schedule,\n--interpret and --verify-run"},
     {OPT_RUN, "run", "PASS,...", "the input is IR text: run only these passes and\nprint"},
-    {OPT_CHECK, "check", NULL, "type-check only"},
-    {OPT_INTERPRET, "interpret", NULL, "train in the float64 interpreter and print the log"},
-    {OPT_STEPS, "steps", "N", "how many steps --interpret takes (default 3)"},
-    {OPT_REPORT, "report", "text|json|html",
-     "print parameters, FLOPs, memory, communication and\nschedule instead of linking"},
-    {OPT_MEMORY, "memory", "BYTES",
-     "refuse a program of which a rank needs more (80G,\n512M), and say what would fit"},
-    {OPT_DETERMINISTIC, "deterministic", NULL, "same bits each run: always so on the CPU"},
-    {OPT_REDUCE_DTYPE, "reduce-dtype", "TYPE",
-     "type of sums over ranks; not for the CPU, whose\nprograms add up in their --precision"},
-    {OPT_BUNDLE, "bundle", "DIR",
-     "the program and its CUDA libraries; not for the\nCPU, whose programs need none"},
+    {0, NULL, NULL, "Looking inside"},
+    {OPT_DUMP, "dump-after", "PASS,...", "print the IR after these passes, or after all; a\nprogram is then linked only if -o names it"},
     {OPT_SAVE_TEMPS, "save-temps", "DIR", "leave the emitted sources and their Makefile in DIR"},
     {OPT_TIME, "time", NULL, "print the seconds of each pass and tool"},
-    {'v', "version", NULL, "print the version"},
+    {'v', "version", NULL, "print the version, the commit and LLVM's version"},
     {OPT_HELP, "help", NULL, "print this"},
+    {0, NULL, NULL, "Known, and without a choice on the CPU"},
+    {OPT_DETERMINISTIC, "deterministic", NULL, "same bits each run: always so"},
+    {OPT_EP, "ep", "N", "expert-parallel degree: 1"},
+    {OPT_CHECKPOINT, "checkpoint", "none", "activation checkpointing: none"},
+    {OPT_REDUCE_DTYPE, "reduce-dtype", "TYPE",
+     "refused: sums over ranks are of the program's\n--precision"},
+    {OPT_BUNDLE, "bundle", "DIR", "refused: a program for the CPU needs no bundle"},
 };
 enum { NROW = sizeof rows / sizeof rows[0] };
 
-void options_help(FILE *out) {
-  fputs("usage: dtc MODEL.dt [options]\n\n"
-        "Compiles a model description into a program that trains it.\n\noptions:\n", out);
-  for (int i = 0; i < NROW; i++) {
-    char left[64];
-    const Row *r = &rows[i];
-    bool letter = r->key < 256;
-    snprintf(left, sizeof left, "%s%c%s--%s%s%s", letter ? "-" : " ", letter ? r->key : ' ',
-             letter ? ", " : "  ", r->name, r->arg ? " " : "", r->arg ? r->arg : "");
-    fprintf(out, "  %-25s ", left);
-    for (const char *p = r->help; *p; p++) {
-      putc(*p, out);
-      if (*p == '\n') fprintf(out, "%28s", "");
-    }
-    putc('\n', out);
+// The column left of the help; "" where the option has a line alone.
+static void print_row(const Row *r, FILE *out) {
+  char left[96];
+  bool letter = r->key < 256;
+  int n = snprintf(left, sizeof left, "%s%c%s--%s%s%s", letter ? "-" : " ", letter ? r->key : ' ',
+                   letter ? ", " : "  ", r->name, r->arg ? " " : "", r->arg ? r->arg : "");
+  fprintf(out, n > 25 ? "  %s\n%28s" : "  %-25s ", left, "");
+  for (const char *p = r->help; *p; p++) {
+    putc(*p, out);
+    if (*p == '\n') fprintf(out, "%28s", "");
   }
-  fputs("\nexit status: 0; 1 the model is in error; 2 usage; 3 a needed tool is missing or\n"
-        "failed; 70 a bug in dtc\n", out);
+  putc('\n', out);
+}
+
+void options_help(FILE *out) {
+  fputs("usage: dtc MODEL.dt [options]\n"
+        "       dtc COMMAND ...\n\n"
+        "Compiles a model description into a program that trains it.\n\n"
+        "Commands (dtc COMMAND --help says more):\n", out);
+  command_help_all(out);
+  for (int i = 0; i < NROW; i++)
+    if (rows[i].name) print_row(&rows[i], out);
+    else fprintf(out, "\n%s:\n", rows[i].help);
+  fputs("\nExit status: 0; 1 the model is in error; 2 usage; 3 a needed tool is missing or\n"
+        "failed; 70 a bug in dtc.\n", out);
 }
 
 __attribute__((format(printf, 1, 2))) static int usage(const char *fmt, ...) {
@@ -197,10 +215,11 @@ static int combine_outputs(const Options *o) {
   } wish[] = {{o->emit, "--emit"},
               {o->run, "--run"},
               {o->interpret, "--interpret"},
+              {o->verify_run, "--verify-run"},
               {o->report, "--report"},
               {o->check && !o->dump_after, "--check"}};
   const char *first = NULL;
-  for (int i = 0; i < 5; i++) {
+  for (size_t i = 0; i < sizeof wish / sizeof *wish; i++) {
     if (!wish[i].on) continue;
     if (first)
       return usage("%s and %s ask for different things; give one of them", first, wish[i].name);
@@ -208,9 +227,13 @@ static int combine_outputs(const Options *o) {
   }
   if (o->steps && !o->interpret)
     return usage("--steps is for --interpret; the program has its own: ./train --steps N");
-  if (o->global_batch && !o->interpret && !o->report && !o->memory && o->emit != EMIT_SCHEDULE)
-    return usage("--global-batch is for --report, --memory, --emit schedule and --interpret; the "
-                 "batch of a program is -D batch=N");
+  if (o->data && !o->verify_run && !o->interpret)
+    return usage("--data is for --interpret and --verify-run; a program has its own: ./train --data PATH");
+  if (o->source && ((o->tp | o->cp | o->pp | o->dp) > 1))
+    return usage("--interpret=source is the model on one rank; --interpret runs what its ranks run");
+  if (o->global_batch && !o->interpret && !o->verify_run && !o->report && !o->memory && o->emit != EMIT_SCHEDULE)
+    return usage("--global-batch is for --report, --memory, --emit schedule, --interpret and "
+                 "--verify-run; the batch of a program is -D batch=N");
   if (o->output && same_file(o->input, o->output))
     return usage("-o %s is the model itself", o->output);
   return 0;
@@ -248,9 +271,9 @@ static int combine(Options *o) {
   if ((o->heads || o->ring) && o->cp < 2)
     return usage("--cp-attention %s is for --cp 2 or more", o->ring ? "ring" : "alltoall");
   if (o->sequence && o->tp < 2) return usage("--sequence-parallel is for --tp 2 or more");
-  if (o->dp && !o->report && !o->interpret && !o->memory && o->emit != EMIT_SCHEDULE)
-    return usage("--dp is for --report, --memory, --emit schedule and --interpret: a launch finds "
-                 "the data-parallel degree itself");
+  if (o->dp && !o->report && !o->interpret && !o->verify_run && !o->memory && o->emit != EMIT_SCHEDULE)
+    return usage("--dp is for --report, --memory, --emit schedule, --interpret and --verify-run: a "
+                 "launch finds the data-parallel degree itself");
   o->accumulate_each = o->accumulate ? !strcmp(o->accumulate, "each") : o->zero >= 2;
   o->gather_once = o->gather && !strcmp(o->gather, "once");
   bad = combine_flight(o);
@@ -270,6 +293,15 @@ static const char *spelt(int key) {
   int i = 0;
   while (rows[i].key != key) i++;
   return str_printf("--%s", rows[i].name);
+}
+
+// An option that has a value stands once, as nothing says which value is meant; -D and -I repeat.
+static int only_once(bool *given, int key) {
+  int i = 0;
+  while (rows[i].key != key) i++;
+  bool again = given[i] && rows[i].arg && key != 'D' && key != 'I';
+  given[i] = true;
+  return again ? usage("option --%s is given twice", rows[i].name) : 0;
 }
 
 static int set(Options *o, Arena *a, int key, const char *v) {
@@ -324,7 +356,17 @@ static int set(Options *o, Arena *a, int key, const char *v) {
   case OPT_DUMP: o->dump_after = v; return 0;
   case OPT_RUN: o->run = v; return 0;
   case OPT_CHECK: o->check = true; return 0;
-  case OPT_INTERPRET: o->interpret = true; return 0;
+  case OPT_INTERPRET:
+    o->interpret = true;
+    o->source = v && !strcmp(v, "source");
+    return !v || o->source || !strcmp(v, "ranks")
+               ? 0
+               : usage("--interpret=%s: expected ranks or source", v);
+  case OPT_VERIFY:
+    o->verify_run = true;
+    o->program = v;
+    return 0;
+  case OPT_DATA: o->data = v; return 0;
   case OPT_STEPS: return number("steps", v, &o->steps);
   case OPT_GLOBAL_BATCH: return number("global-batch", v, &o->global_batch);
   case OPT_REPORT:
@@ -352,22 +394,36 @@ static int set(Options *o, Arena *a, int key, const char *v) {
 
 static int unknown(const char *text) {
   Str name[NROW];
-  for (int i = 0; i < NROW; i++) name[i] = str_intern(rows[i].name);
+  uint32_t n = 0;
+  for (int i = 0; i < NROW; i++)
+    if (rows[i].name) name[n++] = str_intern(rows[i].name);
   if (strncmp(text, "--", 2)) return usage("unknown option '%s'; `dtc --help` lists them", text);
-  Str near = did_you_mean(str_internn(text + 2, strcspn(text + 2, "=")), name, NROW);
+  Str near = did_you_mean(str_internn(text + 2, strcspn(text + 2, "=")), name, n);
   if (near) return usage("unknown option '%s'; did you mean '--%s'?", text, near);
   return usage("unknown option '%s'; `dtc --help` lists them", text);
 }
 
+static bool may_be_alone(int key) {
+  return key == OPT_REPORT || key == OPT_INTERPRET || key == OPT_VERIFY;
+}
+
+// Who looks at the IR wants no program, least of all one in the place of an older ./train.
+static bool only_dumps(const Options *o) {
+  return o->dump_after && !o->output && !o->save_temps && !o->emit && !o->report && !o->interpret &&
+         !o->verify_run && !o->run;
+}
+
 int options_parse(Options *o, Arena *a, int argc, char **argv) {
   struct option longs[NROW + 1] = {0};
-  for (int i = 0; i < NROW; i++) {
+  for (int i = 0, n = 0; i < NROW; i++) {
+    if (!rows[i].name) continue;
     int has = !rows[i].arg                 ? no_argument
-              : rows[i].key == OPT_REPORT ? optional_argument
+              : may_be_alone(rows[i].key) ? optional_argument
                                           : required_argument;
-    longs[i] = (struct option){rows[i].name, has, NULL, rows[i].key};
+    longs[n++] = (struct option){rows[i].name, has, NULL, rows[i].key};
   }
   *o = (Options){.target = "cpu", .arch = "native"};
+  bool given[NROW] = {false};
   opterr = 0;
   for (int key; (key = getopt_long(argc, argv, ":o:D:I:v", longs, NULL)) != -1;) {
     if (key == ':') return usage("option '%s' needs a value", argv[optind - 1]);
@@ -378,7 +434,8 @@ int options_parse(Options *o, Arena *a, int argc, char **argv) {
       return unknown(argv[optind - 1]);
     }
     bool apart = key == OPT_REPORT && !optarg && optind < argc && is_form(argv[optind]);
-    int bad = set(o, a, key, apart ? argv[optind++] : optarg);
+    int bad = only_once(given, key);
+    if (!bad) bad = set(o, a, key, apart ? argv[optind++] : optarg);
     if (bad) return bad;
   }
   if (o->help || o->version) return 0;
@@ -386,5 +443,7 @@ int options_parse(Options *o, Arena *a, int argc, char **argv) {
   if (optind + 1 < argc)
     return usage("more than one model given: '%s' and '%s'", argv[optind], argv[optind + 1]);
   o->input = argv[optind];
-  return combine(o);
+  int bad = combine(o);
+  o->check |= only_dumps(o);
+  return bad;
 }

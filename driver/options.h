@@ -16,9 +16,11 @@ typedef struct Options {
   Str target, arch, precision;
   Emit emit;
   Str dump_after, run; // comma-separated pass names; dump_after may be "all"
-  bool check, interpret, report, time, deterministic, help, version;
+  bool check, interpret, source; // source: --interpret=source
+  bool verify_run, report, time, deterministic, help, version;
   Str report_form; // "text", "json" or "html"
   Str save_temps;
+  Str program, data; // of --verify-run: a program compiled before; --data. NULL: none
   int64_t memory; // bytes, 0: no limit
   int64_t global_batch, steps; // 0: as the model says
   int64_t tp, cp; // 0: 1

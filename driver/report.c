@@ -114,8 +114,7 @@ static void line(FILE *out, const char *what, int64_t bytes) {
   if (bytes) fprintf(out, "  %-22s %16lld bytes %12.1f MiB\n", what, (long long)bytes, (double)bytes / (1 << 20));
 }
 
-// The axes that the model is cut over; what was not cut has the least plan.
-// The axes that the command line gave: factors of one are one.
+// The axes that the model is cut over, as the command line gave them: factors of one are one.
 static Str report_axes(const Module *m) {
   Str s = "", last = "";
   for (uint32_t a = 0; a < m->axis.n; a++) {
@@ -126,14 +125,33 @@ static Str report_axes(const Module *m) {
   return s;
 }
 
-static void layout_text(const Report *r, FILE *out) {
-  if (r->stages > 1) fprintf(out, "%d stages of ", r->stages);
-  if (r->ranks == 1) {
-    fprintf(out, "one rank on the CPU\n\n");
-    return;
+// "tp 8 x cp 2": the axes of the mesh, as the command line gave them.
+static Str mesh(const Module *m, int64_t *size) {
+  Str s = "", last = NULL;
+  int64_t n = 1;
+  *size = 1;
+  for (uint32_t a = 0; a < m->axis.n; a++) {
+    Str name = axis_whole_name(m, a);
+    n = name == last ? n * m->axis.at[a].size : m->axis.at[a].size;
+    bool more = a + 1 < m->axis.n && axis_whole_name(m, a + 1) == name;
+    if (!more) s = str_printf("%s%s%s %lld", s, *s ? " x " : "", name, (long long)n);
+    *size *= m->axis.at[a].size;
+    last = name;
   }
-  fprintf(out, "%d data-parallel ranks on the CPU, ZeRO %d", r->ranks, r->zero);
-  if (r->zero) fprintf(out, " over %d owners", r->owners);
+  return s;
+}
+
+// How the ranks are laid out: "2 stages of 8 ranks (tp 8), in 4 data-parallel copies, ...".
+static void layout_text(const Report *r, const Module *m, FILE *out) {
+  int64_t size;
+  Str axes = mesh(m, &size);
+  if (r->stages > 1) fprintf(out, "%d stages of ", r->stages);
+  if (size > 1) fprintf(out, "%lld ranks (%s) on the CPU", (long long)size, axes);
+  else if (r->ranks == 1) fprintf(out, "one rank on the CPU");
+  if (r->ranks > 1)
+    fprintf(out, size > 1 ? ", each with %d data-parallel ranks, ZeRO %d"
+                          : "%d data-parallel ranks on the CPU, ZeRO %d", r->ranks, r->zero);
+  if (r->ranks > 1 && r->zero) fprintf(out, " over %d owners", r->owners);
   fprintf(out, "\n\n");
 }
 
@@ -150,7 +168,7 @@ static void traffic_text(const Report *r, FILE *out) {
 
 void report_text(const Report *r, const Module *m, FILE *out) {
   fprintf(out, "%s, %s, ", m->name, dtype_name[m->compute]);
-  layout_text(r, out);
+  layout_text(r, m, out);
   fprintf(out, "parameters               %16lld\n", (long long)r->parameters);
   fprintf(out, "batch                    %16lld samples in %lld microbatches of %lld", (long long)m->train.batch,
           (long long)r->microbatches, (long long)m->train.microbatch);

@@ -2,6 +2,7 @@
 #include "runtime/pipeline.h"
 
 #include "ir/layout.h"
+#include "passes/util.h"
 #include "runtime/comm.h"
 
 int mesh_axis(const Module *m, uint32_t axis) {
@@ -109,7 +110,10 @@ static void place_stages(const Module *m, const Plan *p, DtProgram *t) {
 }
 
 static DtType type_of(Dtype t) {
-  return t == DT_I32 ? DT_TYPE_I32 : t == DT_F32 ? DT_TYPE_F32 : DT_TYPE_F64;
+  return t == DT_BOOL  ? DT_TYPE_BOOL
+         : t == DT_I32 ? DT_TYPE_I32
+         : t == DT_F32 ? DT_TYPE_F32
+                       : DT_TYPE_F64;
 }
 
 static void fill_data(const Module *m, DtProgram *t) {
@@ -165,6 +169,9 @@ DtProgram tables_make(const Module *m, const Plan *p) {
   else if (p) place_as_planned(m, &t, param);
   else place_whole(&t, param);
   fill_data(m, &t);
-  if (m->entry[ENTRY_COUNT] != NONE) t.ntotal = (int)m->fn.at[m->entry[ENTRY_COUNT]].result.n;
+  Id count = m->entry[ENTRY_COUNT];
+  if (count == NONE) return t;
+  t.ntotal = (int)m->fn.at[count].result.n;
+  t.random_totals = fn_is_random(m, count);
   return t;
 }

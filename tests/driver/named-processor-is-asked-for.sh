@@ -1,4 +1,5 @@
-# A program for a named processor refuses to run on a lesser one, and gives the same bits on any that will do.
+# A program for a named processor, or for that of the machine that compiled it, refuses to run on a lesser one. For a level it
+# gives the same bits on any that will do.
 . "$(dirname "$0")/../support/lib.sh"
 grep -qw avx2 /proc/cpuinfo || exit 77
 python3 "$SRC/examples/data/make_arrays.py" mlp . 100
@@ -12,3 +13,14 @@ same best.safetensors v3.safetensors
 expect 0 env DTC_CPU_LEVEL=1 ./train --steps 2 --quiet --export v1.safetensors
 expect 0 ./train --steps 2 --quiet --export any.safetensors
 same v1.safetensors any.safetensors
+
+"$DTC" "$SRC/examples/mlp.dt" -o train
+expect 78 env DTC_CPU_LEVEL=1 ./train --steps 1
+says "compiled for another processor, and this one lacks .*avx2.*; compile it with --arch x86-64 for any" err.txt
+expect 78 env DTC_CPU_LEVEL=2 ./train --steps 1
+says "lacks avx, " err.txt
+expect 0 ./train --steps 2 --quiet
+"$DTC" "$SRC/examples/mlp.dt" --arch sandybridge -o train
+expect 78 env DTC_CPU_LEVEL=2 ./train --steps 1
+says "lacks avx; compile" err.txt
+expect 0 env DTC_CPU_LEVEL=3 ./train --steps 2 --quiet

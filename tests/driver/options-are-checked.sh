@@ -9,9 +9,15 @@ expect 2 "$DTC" --precison fp32 x.dt
 says "did you mean '--precision'" err.txt
 (
   ulimit -f 1
-  expect 1 "$DTC" "$SRC/examples/gpt2.dt" --emit ir -o large.ir
+  expect 3 "$DTC" "$SRC/examples/gpt2.dt" --emit ir -o large.ir
   says "large.ir: File too large" err.txt
 )
+DTC_LIMITS=no_such=1 expect 2 "$DTC" x.dt
+says "no limit 'no_such'; there are compare_elements," err.txt
+DTC_LIMITS=cut_block=4,product_side=0 expect 2 "$DTC" x.dt
+says "'product_side=0': product_side .rows and columns of a .* matrix product. is a number from 1" err.txt
+DTC_LIMITS=product_side=2x expect 2 "$DTC" x.dt
+DTC_LIMITS=product_side expect 2 "$DTC" x.dt
 expect 2 "$DTC" x.dt --tp 0
 says "expected a number of ranks" err.txt
 expect 2 "$DTC" x.dt --sequence-parallel
@@ -52,6 +58,14 @@ expect 2 "$DTC" x.dt --tp 2 --zero 3 --accumulate once --in-flight 2
 says "needs --gather once" err.txt
 expect 2 "$DTC" x.dt --cp 2 --in-flight 2 --interpret
 says "interpret runs one microbatch after the other" err.txt
+expect 2 "$DTC" x.dt --interpret=model
+says "expected ranks or source" err.txt
+expect 2 "$DTC" x.dt --interpret=source --tp 2
+says "is the model on one rank" err.txt
+expect 2 "$DTC" x.dt --data train.bin
+says "is for --interpret and --verify-run" err.txt
+expect 2 "$DTC" x.dt --verify-run --emit c
+says "ask for different things" err.txt
 expect 2 "$DTC" x.dt --zero-group 0
 expect 2 "$DTC" x.dt --dp 4
 says "a launch finds" err.txt
@@ -76,6 +90,19 @@ expect 0 "$DTC" "$SRC/examples/mlp.dt" --report
 says "parameters" out.txt
 expect 0 "$DTC" "$SRC/examples/mlp.dt" --report --dp 4 --zero 2
 says "4 data-parallel ranks on the CPU, ZeRO 2" out.txt
+expect 0 "$DTC" "$SRC/examples/mlp.dt" --report --tp 8 -D hidden=64
+says "MLP, f32, 8 ranks .tp 8. on the CPU$" out.txt
+expect 0 "$DTC" "$SRC/examples/mlp.dt" --report --tp 2 --pp 2 --dp 4 -D hidden=64
+says "2 stages of 2 ranks .tp 2. on the CPU, each with 4 data-parallel ranks, ZeRO 0" out.txt
+# An option that has a value stands once, but for -D and -I; a flag may be repeated.
+expect 2 "$DTC" x.dt --data a.bin --data b.bin --interpret
+says "option --data is given twice" err.txt
+expect 2 "$DTC" x.dt -o train --output other
+says "option --output is given twice" err.txt
+expect 0 "$DTC" "$SRC/examples/mlp.dt" --check --check -I . -I ..
+# What --run reads is no model: where it is not there, the command line is wrong.
+expect 2 "$DTC" --run batch missing.ir
+says "missing.ir: No such file or directory" err.txt
 expect 0 "$DTC" "$SRC/examples/mlp.dt" --report=json
 python3 -m json.tool out.txt >/dev/null
 for what in ast ir kernels c llvm asm plan; do
@@ -84,13 +111,13 @@ for what in ast ir kernels c llvm asm plan; do
 done
 expect 3 env PATH=/nonexistent CC= "$DTC" "$SRC/examples/mlp.dt" -o train
 says "cc" err.txt
-expect 1 "$DTC" "$SRC/examples/mlp.dt" --arch no-such-processor -o train
+expect 2 "$DTC" "$SRC/examples/mlp.dt" --arch no-such-processor -o train
 says "no-such-processor" err.txt
 printf 'use nn\nmodel M(n = 3) {\n  fc = nn.Linear(n, 1)\n  loss(x[b, n], y[b, m=1]) {\n    return nn.mse(fc(x), y)\n  }\n}\n' | sed 's/, m=1/, 1/' >plain.dt
 expect 0 "$DTC" plain.dt --check
 expect 1 "$DTC" plain.dt -o train
 says "names no data" err.txt
-expect 1 "$DTC" "$SRC/examples/mlp.dt" -o missing/folder/train
+expect 3 "$DTC" "$SRC/examples/mlp.dt" -o missing/folder/train
 says "cannot write missing/folder/train: No such file" err.txt
 # A setting has two names; the last -D of either counts.
 for first in microbatch train.microbatch; do
@@ -112,7 +139,7 @@ says "-D batch=N" err.txt
 expect 2 "$DTC" "$MLP" -D =3
 expect 2 "$DTC" "$MLP" --checkpoint full
 says "has --checkpoint none only" err.txt
-expect 1 "$DTC" "$MLP" -o .
+expect 3 "$DTC" "$MLP" -o .
 says "cannot write .: Is a directory" err.txt
 cp "$MLP" copy.dt
 ln -sf copy.dt link
@@ -157,3 +184,10 @@ expect 0 "$DTC" "$MLP" --tp 2 --dump-after shard -o train
 sed -n '/^# after shard/,/^# after /p' out.txt | sed '/^# after/d' >cut.ir
 expect 1 "$DTC" --run batch cut.ir
 says "pass batch is for programs of one rank, and this one is cut over a mesh" err.txt
+# Commands have their help, and it fits a terminal.
+for command in new fmt plot; do
+  says "^  $command " <("$DTC" --help)
+  expect 0 "$DTC" $command --help
+  says "^usage: dtc $command " out.txt
+  [ "$(awk '{ if (length > n) n = length } END { print n }' out.txt)" -le 80 ] || fail "dtc $command --help is wider than a terminal"
+done

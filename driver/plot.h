@@ -1,0 +1,26 @@
+// `dtc plot`: curves of a training program's log, drawn in the terminal.
+#ifndef DTC_PLOT_H
+#define DTC_PLOT_H
+
+#include "ir/util.h"
+
+typedef struct Point {
+  double x, y;
+} Point;
+
+typedef struct Curve {
+  Str name; // of the file, and of the number where it is not the loss
+  VEC(Point) point;
+  bool marks; // validations: single points, not a line
+} Curve;
+
+typedef struct Canvas {
+  int width, height; // characters, of the field of the curves
+  bool braille, color;
+} Canvas;
+
+// Draws curves over one pair of axes: at least one has a point.
+void plot_draw(const Curve *curve, uint32_t n, Canvas c, FILE *out);
+int plot_command(Arena *a, int argc, char **argv);
+
+#endif

@@ -1,0 +1,33 @@
+// --verify-run: the first step of a compiled program, on its ranks, against the model as the front
+// end made it, in float64 on one.
+#ifndef DTC_VERIFY_RUN_H
+#define DTC_VERIFY_RUN_H
+
+#include "driver/compile.h"
+#include "driver/source.h"
+
+typedef struct VerifyRun {
+  Module *whole; // the model with one microbatch, after pass `optimizer`: what the runtime needs to
+                 // know
+  Source *source;
+  Str program, folder; // the compiled program; a folder for files of the run
+  Str data;            // --data, or NULL
+  Str precision;       // of the program: "fp32", "fp64"
+  int ranks;
+} VerifyRun;
+
+// Whether the interpreter can compute the model's first step in minutes, and the step is a function
+// of the batch alone on `dp` data-parallel ranks (cut: the program's module). False after messages.
+bool verify_possible(const Module *loss, const Module *step, const Module *cut, int dp, Str path);
+
+// Prints a table of errors to out. Returns 0, or EXIT_MODEL where an error is larger than roundings
+// explain.
+int verify_run(VerifyRun *v, FILE *out);
+
+// verify_data.c: random data of the shapes and ranges that the model needs (m: VerifyRun.whole), in
+// files of the folder: what --data names them by. NULL after a message.
+Str verify_data(const Module *m, Str folder);
+// Whether a file that the train block names is not there; which one it is.
+Str verify_missing(const Module *m);
+
+#endif

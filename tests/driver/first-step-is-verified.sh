@@ -1,0 +1,35 @@
+# --verify-run compares a program's first step with the interpreter's of the model as it is written: examples are right on
+# layouts of every kind, and a kernel that was altered is found. What it cannot do is said.
+. "$(dirname "$0")/../support/lib.sh"
+E=$SRC/examples
+verify() { "$DTC" "$@" --verify-run >out.txt 2>err.txt; }
+
+verify "$E/mlp.dt" -D inputs=12 -D hidden=9 -D batch=8 -D microbatch=3 --dp 2 || fail "$(cat out.txt err.txt)"
+says "x.npy is not there; the data are random" err.txt
+says "^right: the largest error is 0\.[0-9]+ of what roundings in fp32 explain" out.txt
+verify "$E/gpt2.dt" "${SMALL_GPT2[@]}" --tp 2 --dp 2 --zero 3 || fail "$(cat out.txt err.txt)"
+says "^blocks.\*.mlp.fc.weight +8192 " out.txt
+verify "$E/llama.dt" "${SMALL_LLAMA[@]}" --cp 2 --cp-attention ring --precision fp64 || fail "$(cat out.txt err.txt)"
+text 4000 >text.txt
+verify "$E/chargpt.dt" "${SMALL_CHARGPT[@]}" --pp 2 --data text.txt || fail "$(cat out.txt err.txt)"
+[ ! -s err.txt ] || fail "$(cat err.txt)"
+
+# Subtractions in kernels become additions.
+small=(-D inputs=12 -D hidden=9 -D batch=8)
+"$DTC" "$E/mlp.dt" "${small[@]}" --save-temps src -o altered
+cp src/kernels.ll right.ll
+expect 0 "$DTC" "$E/mlp.dt" "${small[@]}" --verify-run=altered
+sed -i 's/= fsub /= fadd /' src/kernels.ll
+cmp -s right.ll src/kernels.ll && fail "no fsub in kernels.ll"
+make -s -C src DTC="$BUILD" >/dev/null
+expect 1 "$DTC" "$E/mlp.dt" "${small[@]}" --verify-run=src/train
+says "^WRONG: the largest error is .* times what roundings in fp32 explain" out.txt
+says "WRONG$" out.txt
+
+expect 1 "$DTC" "$E/gpt2.dt" --verify-run
+says "a step computes .* elements, and the interpreter takes at most" err.txt
+says "the largest statement is .logits. over b<512" err.txt
+expect 1 "$DTC" "$SRC/tests/gradient/models/batch_norm.dt" --dp 2 --verify-run
+says "statistics over .local" err.txt
+expect 1 "$DTC" "$E/mlp.dt" "${small[@]}" --verify-run --data missing
+says "ended with status 66" err.txt
