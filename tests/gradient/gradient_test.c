@@ -1,6 +1,6 @@
 // Every function and layer of the standard library, in the models of tests/gradient/models, and
-// every example, small: gradients are those of central differences of the loss, and the compiled
-// program computes what the interpreter does. What no model calls is an error. Arguments: only
+// every example, small: gradients are those of tangents and of central differences of the loss as
+// the front end gave it, and the compiled program computes what the interpreter does. What no model calls is an error. Arguments: only
 // those models. SEED=n: other numbers.
 #include <dirent.h>
 #include <stdlib.h>
@@ -154,8 +154,10 @@ static bool check_case(const Case *c) {
   Numbers n = {0};
   double start = now();
   bool ok = check_precision(c, 0, &n) && check_precision(c, 1, &n);
-  printf("%-4s %-31s %3u slopes, %u kinks; error as part of what is allowed: slopes %.2f, ",
-         ok ? "ok" : "FAIL", c->name, n.finite.probes, n.finite.kinks, n.finite.worst);
+  printf("%-4s %-31s %3u slopes, %u kinks; error as part of what is allowed: slopes %.2f, "
+         "tangents %.2f, ",
+         ok ? "ok" : "FAIL", c->name, n.finite.probes, n.finite.kinks, n.finite.worst,
+         n.finite.tangent);
   for (int i = 0; i < 2; i++)
     printf("%s %.2f, %llu of %llu left out; ", precision[i].name, n.same[i].worst,
            (unsigned long long)n.same[i].left_out, (unsigned long long)n.same[i].elements);

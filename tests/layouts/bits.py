@@ -158,6 +158,7 @@ class Bits:
             out = {
                 f"{k} of step {r['step']}": repr(r[k])
                 for r in map(json.loads, f)
+                if "loss" in r
                 for k in ("loss", "grad_norm")
             }
         for key, v in eq.tensors(f"{self.folder}/{name}.ck/step-{steps:08d}").items():

@@ -24,6 +24,7 @@ class Text:
 
     def __init__(self, sequence):
         self.fields, self.lines, self.near, self.result = [], [], [], "y"
+        self.function = []  # of the file, that the part calls
         self.at, self.over = ("b, t", "t, ") if sequence else ("b", "")
 
     def field(self, *lines):
@@ -143,6 +144,8 @@ def attention(p, r, c):
                 "encoder",
                 "window",
                 "alibi",
+                "decay",
+                "decay_whole",
                 "cross" if c["memory"] else "causal",
             ]
         ),
@@ -170,6 +173,8 @@ def attention(p, r, c):
         ),
         "out = Map(dim, dim)",
     )
+    if p["which"].startswith("decay"):
+        t.field("param wa[dim | heads] = normal(0.5)")
     source = "memory" if p["which"] == "cross" else "x"
     t.line("q = wq(x)", f"k = wk({source})", f"v = wv({source})")
     score = "sum(e: q[b, t, h, e] * k[b, s, h, e]) * 0.7"
@@ -177,6 +182,28 @@ def attention(p, r, c):
         score = f"where(s <= t and t - s < 3, {score}, -inf)"
     if p["which"] == "alibi":
         score = f"where(s <= t, {score} - real((t - s) * (h + 1)) * 0.2, -inf)"
+    if p["which"].startswith("decay"):
+        # A gated linear recurrence in its quadratic form. Of the first head, what is masked overflows.
+        # The large part is a constant: a factor would enlarge roundings where s = t, whose true
+        # gradient of `cum` is 0.
+        t.line(
+            "gate[b, t, h] = 0.4 * (0.5 + sigmoid(sum(d: x[b, t, d] * wa[d, h])))",
+            "a[b, t, h] = -where(h == 0, 800.0 + gate[b, t, h], gate[b, t, h])",
+            "cum[b, h, t < len] = sum(s: where(s <= t, a[b, s, h], 0.0))",
+        )
+        decay = f"exp(cum[b, h, t] - cum[b, h, s]) * {score}"
+        if p["which"] == "decay":
+            t.line(
+                f"w[b, h, t, s] = where(s <= t, {decay}, 0.0)",
+                "o[b, t, (h e)] = sum(s: w[b, h, t, s] * v[b, s, h, e])",
+            )
+        else:
+            t.line(
+                f"z[b, h, t, s] = {score}",
+                f"o[b, t, (h e)] = sum(s: where(s <= t, {decay.replace(score, 'z[b, h, t, s]')} * v[b, s, h, e], 0.0))",
+            )
+        t.line("y = out(o)")
+        return t
     t.line(
         f"z[b, h, t, s] = {score}",
         "a = nn.softmax(z)",
@@ -386,6 +413,188 @@ def features(p, r, c):
     return t
 
 
+def dispatch(p, r, c):
+    """To the expert that scores best, through computed subscripts, and back."""
+    p.setdefault("experts", r.choice([2, 3, 4]))
+    p.setdefault("capacity", r.choice([0, 0, 1, 2]))  # 0: any number of positions
+    t, n = Text(c["sequence"]), p["experts"]
+    t.field(f"param gate[dim | {n}] = normal(0.5)", f"param w[{n}, dim | dim] = normal(0.4)")
+    # Without a sequence, the halves of a sample's features are dispatched.
+    if not c["sequence"]:
+        t.field(f"param up[dim // 2 | {n}] = normal(0.5)")
+        t.line(f"z[b, q, e] = sum(i: x[b, (q=2 i)] * up[i, e])", "v[b, q, i] = x[b, (q=2 i)]")
+    else:
+        t.line("z[b, q, e] = sum(i: x[b, q, i] * gate[i, e])", "v[b, q, i] = x[b, q, i]")
+    t.line(
+        "best[b, q] = argmax(e: z[b, q, e])",
+        "top[b, q] = max(e: z[b, q, e])",
+        "a = nn.softmax(z)",
+        "weight[b, q] = max(e: a[b, q, e])",
+    )
+    size = "dim" if c["sequence"] else "dim // 2"
+    if p["capacity"]:
+        most = p["capacity"]
+        t.line(
+            "before[b, q] = sum(u < %s: where(u < q and best[b, u] == best[b, q], 1, 0))"
+            % ("len" if c["sequence"] else "2"),
+            f"slot[b, q] = min(max(before[b, q], 0), {most - 1})",
+            f"kept[b, q] = where(before[b, q] < {most}, weight[b, q], 0.0)",
+            f"h[c < b, e < {n}, s < {most}, d < {size}] = 0.0",
+            "h[c, best[c, q], slot[c, q], d] += v[c, q, d] * kept[c, q]",
+            "y0[b, e, s, d] = sum(i: h[b, e, s, i] * w[e, i, d])",
+            "out[b, q, d] = y0[b, best[b, q], slot[b, q], d] * kept[b, q]",
+        )
+    else:
+        t.line(
+            f"h[c < b, e < {n}, d < {size}] = 0.0",
+            "h[c, best[c, q], d] += v[c, q, d] * weight[c, q]",
+            "y0[b, e, d] = sum(i: h[b, e, i] * w[e, i, d])",
+            "out[b, q, d] = tanh(y0[b, best[b, q], d])",
+        )
+    if c["sequence"]:
+        t.line("y[b, t, d] = out[b, t, d]")
+    else:
+        t.fields[1] = f"param w[{n}, dim // 2 | dim // 2] = normal(0.4)"
+        t.fields[0] = "param rest[dim] = normal(0.3)"
+        t.line("y[b, (q i)] = out[b, q, i]", "y[b, d] = y[b, d] + rest[d] * x[b, d]")
+    t.near.append(
+        f"abs(sum(q, e: where(top[b, q] - z[b, q, e] < {NEAR}, 1.0, 0.0)) - sum(q: 1.0 + 0.0 * top[b, q]))"
+    )
+    return t
+
+
+def noise(p, r, c):
+    """Random numbers at several places: on values, on weights, as masks."""
+    p.setdefault("which", r.choice(["added", "weights", "mask", "rows", "branch", "two"]))
+    t, which = Text(c["sequence"]), p["which"]
+    t.field("param w[dim | dim] = normal(0.4)")
+    if which == "weights":
+        t.line(
+            "n[i < dim, o < dim] = w[i, o] + 0.2 * (random() - 0.5)",
+            "y[@, o] = sum(i: x[@, i] * n[i, o])",
+        )
+    elif which == "added":
+        t.line("y[@, o] = sum(i: x[@, i] * w[i, o]) + 0.3 * random()")
+    elif which == "mask":
+        t.line(
+            "u[@, i] = where(random() < 0.6, x[@, i], 0.0)", "y[@, o] = sum(i: u[@, i] * w[i, o])"
+        )
+    elif which == "rows":
+        t.line(
+            "keep[c < b] = where(random() < 0.7, 1.0, 0.0)",
+            "y[@, o] = keep[b] * sum(i: x[@, i] * w[i, o])",
+        )
+    elif which == "branch":
+        t.line(
+            "u[@, i] = where(random() < 0.5, tanh(x[@, i]), random() * x[@, i])",
+            "y[@, o] = sum(i: u[@, i] * w[i, o])",
+        )
+    else:
+        t.line(
+            "g[d < dim] = 0.5 + random()",
+            "h[@, o] = sum(i: x[@, i] * w[i, o] * g[i])",
+            "y[@, o] = h[@, o] * where(random() < 0.8, 1.25, 0.0)",
+        )
+    return t
+
+
+def contraction(p, r, c):
+    """Sums of products of three and four tensors."""
+    p.setdefault(
+        "which", r.choice(["bilinear", "factors", "tucker", "shared", "core", "four", "pairs"])
+    )
+    p.setdefault("rank", r.choice([2, 3, 5]))
+    t, n = Text(c["sequence"]), p["rank"]
+    if p["which"] == "bilinear":
+        t.field(f"param a[dim | {n}] = normal(0.4)", f"param w[dim, {n} | dim] = normal(0.3)")
+        t.line(
+            "u[@, j] = sum(i: x[@, i] * a[i, j])",
+            "y[@, o] = sum(i, j: tanh(x[@, i]) * tanh(u[@, j]) * w[i, j, o])",
+        )
+    elif p["which"] == "factors":
+        t.field(f"param a[dim | {n}] = normal(0.5)", f"param c[{n} | dim] = normal(0.5)")
+        t.line("y[@, o] = sum(i, j: x[@, i] * a[i, j] * c[j, o])")
+    elif p["which"] == "tucker":
+        t.field(
+            f"param a[2, dim | {n}] = normal(0.4)",
+            f"param c[{n}, 2 | dim] = normal(0.4)",
+            "param s[2] = normal(0.5)",
+        )
+        t.line("y[@, o] = sum(p, i, j: x[@, i] * a[p, i, j] * c[j, p, o])")
+    elif p["which"] == "shared":  # an index of all three that is summed
+        t.field(f"param a[dim | {n}] = normal(0.4)", f"param c[dim, {n} | dim] = normal(0.4)")
+        t.line("y[@, o] = sum(i, j: tanh(x[@, i]) * a[i, j] * c[i, j, o])")
+    elif p["which"] == "core":
+        t.field(
+            f"param a[2, dim // 2 | {n}] = normal(0.5)",
+            f"param c[{n}, 2 | dim // 2] = normal(0.5)",
+        )
+        t.line("y[@, (h o)] = sum(i, u: x[@, (h=2 i)] * a[h, i, u] * c[u, h, o])")
+    elif p["which"] == "four":
+        t.field(
+            f"param a[dim | {n}] = normal(0.5)",
+            f"param s[{n} | 3] = normal(0.6)",
+            "param c[3 | dim] = normal(0.5)",
+        )
+        t.line("y[@, o] = sum(i, j, k: x[@, i] * a[i, j] * s[j, k] * c[k, o])")
+    else:  # an index of one factor alone
+        t.field(f"param a[dim, {n} | dim] = normal(0.3)", f"param s[{n}] = normal(0.5)")
+        t.line("y[@, o] = sum(i, j: x[@, i] * a[i, j, o] * s[j]) / real(dim)")
+    return t
+
+
+def reused(p, r, c):
+    """Weights that are used twice, once transposed."""
+    p.setdefault("which", r.choice(["again", "transposed", "row"]))
+    t = Text(c["sequence"])
+    t.field("m = Map(dim, dim)")
+    t.line("u = m(x)", "v[@, d] = tanh(u[@, d])")
+    if p["which"] == "again":
+        t.line("y = m(v)")
+    elif p["which"] == "transposed":
+        t.line("y[@, i] = sum(o: v[@, o] * m.weight[i, o])")
+    else:
+        t.line("y[@, o] = v[@, o] * (1.0 + m.weight[0, o]) + m.bias[o]")
+    return t
+
+
+def written_attention(p, r, c):
+    """Attention by an intrinsic function with a body that is not the library's."""
+    heads = [h for h in (1, 2, 3, 4) if c["dim"] % h == 0]
+    p.setdefault("heads", r.choice(heads))
+    p.setdefault("wide", r.random() < 0.3)
+    p.setdefault("scale", r.choice(["0.3", "1.0 / sqrt(e)"]))
+    p.setdefault("window", r.choice([0, 0, 2, 3]))
+    p.setdefault("causal", r.random() < 0.7)
+    t, h = Text(True), p["heads"]
+    wide = c["dim"] // h + (2 if p["wide"] else 0)
+    t.field(
+        f"heads = {h}",
+        "wq = nn.Heads(dim, heads, dim // heads, init = normal(0.5))",
+        "wk = nn.Heads(dim, heads, dim // heads, init = normal(0.5))",
+        f"wv = nn.Heads(dim, heads, {wide}, init = normal(0.5))",
+        f"param mix[heads, {wide} | dim] = normal(0.5)",
+    )
+    seen = (["s <= t"] if p["causal"] else []) + (
+        [f"t - s < {p['window']}", f"s - t < {p['window']}"] if p["window"] else []
+    )
+    t.line("q = wq(x)", "k = wk(x)", "v = wv(x)", "qg[b, t, h, r < 1, e] = q[b, t, h, e]")
+    t.line("o, lse = written(qg, k, v)", "y[b, t, d] = sum(h, e: o[b, t, h, 0, e] * mix[h, e, d])")
+    score = f"sum(e: q[b, t, g, r, e] * k[b, s, g, e]) * ({p['scale']})"
+    if seen:
+        score = f"where({' and '.join(seen)}, {score}, -inf)"
+    t.function = [
+        "intrinsic fn written(q[b, t, g, r, e], k[b, s, g, e], v[b, s, g, f]) {",
+        f"  z[b, g, r, t, s] = {score}",
+        "  m[b, g, r, t] = max(s: stop_gradient(z[b, g, r, t, s]))",
+        "  lse[b, g, r, t] = log(sum(s: exp(z[b, g, r, t, s] - m[b, g, r, t]))) + m[b, g, r, t]",
+        "  o[b, t, g, r, f] = sum(s: exp(z[b, g, r, t, s] - lse[b, g, r, t]) * v[b, s, g, f])",
+        "  return o, lse",
+        "}",
+    ]
+    return t
+
+
 PARTS = {
     "perceptron": perceptron,
     "library": library,
@@ -394,8 +603,15 @@ PARTS = {
     "attention": attention,
     "convolution": convolution,
     "positions": positions,
+    "written attention": written_attention,
+    "dispatch": dispatch,
+    "noise": noise,
+    "contraction": contraction,
+    "reused": reused,
 }
-ALONG = ("attention", "convolution", "positions")  # for sequences only
+WIDE = ("words", "tied", "smooth", "masked")  # losses with a target for each position
+REAL = ("mse", "weighted", "dropped")  # those of real targets
+ALONG = ("attention", "convolution", "positions", "written attention")  # for sequences only
 
 
 # ---- drawing
@@ -410,15 +626,62 @@ def draw_block(r, spec):
         for _ in range(r.choice([1, 1, 2, 2, 3]))
     ]
     for part in parts:  # scores are products: of numbers of any size they would be as steep
-        part["normed"] |= part["part"] == "attention"
+        part["normed"] |= "attention" in part["part"]
     return {
         "parts": parts,
         "count": r.choice([0, 1, 2, 2, 3, 4]),
         "nest": r.choice([0, 0, 0, 0, 2]),
-        "twice": r.random() < 0.12,
+        "twice": r.random() < 0.25,
         "aux": r.random() < 0.25,
         "number": r.random() < 0.25,
     }
+
+
+# Values to which sizes at which the compiler chooses are lowered (ir/limits.h), so that models of a
+# few elements take the paths of large ones.
+LIMITS = {
+    "compare_elements": [1, 3],
+    "inline_points": [0],
+    "inline_operators": [0, 3],
+    "lift_ratio": [1, 2],
+    "cut_points": [2, 8],
+    "cut_results": [1, 1000000],
+    "cut_block": [1, 2, 3],
+    "cut_block_most": [2, 5],
+    "rows_points": [2, 8],
+    "rows_results": [1000000],
+    "rows_block": [1, 2],
+    "product_side": [1, 2],
+    "product_sum": [1, 2],
+    "product_work": [1, 16],
+    "product_factors": [2, 3],
+    "product_loops": [0, 2],
+    "scan_extent": [2, 4],
+    "kernel_statements": [1, 3],
+    "nest_statements": [1, 3],
+    "nest_reductions": [1, 2],
+    "join_points": [1],
+    "join_work": [0],
+    "join_elements": [1],
+    "join_bytes": [0, 64],
+    "lane_tile": [1, 8],
+    "reduce_tile": [1, 8],
+    "row_bytes": [0, 64],
+    "task_ns": [0, 10],
+    "share_ns": [0, 10],
+    "fill_elements": [1, 5],
+    "chain": [2, 3],
+    "search_first": [2],
+    "search_ways": [9],
+    "byte_points": [1],
+    "byte_traffic": [1],
+}
+
+
+def draw_limits(r):
+    """As DTC_LIMITS takes them: many lowered, or some."""
+    share = r.choice([0.2, 0.5, 0.9])
+    return ",".join(f"{n}={r.choice(v)}" for n, v in LIMITS.items() if r.random() < share)
 
 
 def draw(r):
@@ -437,18 +700,21 @@ def draw(r):
         "clip": r.choice([0.0, 0.0, 0.5]),
         "decay": r.choice([0.0, 0.1]),
         "metric": r.random() < 0.4,
+        "drawn": r.random() < 0.2,
+        "single": r.random() < 0.25,
         "few": r.random() < 0.5,
         "seed": r.randrange(1 << 30),
     }
     spec["sequence"] = spec["data"] != "vector"
     losses = {
-        "tokens": ["words", "words", "tied", "tied", "smooth", "classes"],
-        "series": ["classes", "mse", "weighted"],
-        "vector": ["classes", "classes", "mse", "weighted", "balanced"],
+        "tokens": ["words", "words", "tied", "tied", "smooth", "classes", "masked", "masked"],
+        "series": ["classes", "mse", "weighted", "dropped"],
+        "vector": ["classes", "classes", "mse", "weighted", "balanced", "dropped"],
     }
     spec["loss"] = r.choice(losses[spec["data"]])
     spec["pool"] = r.choice(["mean", "first", "last", "max"])
     spec["blocks"] = [draw_block(r, spec) for _ in range(r.choice([1, 1, 2, 2, 3]))]
+    spec["limits"] = draw_limits(r) if r.random() < 0.7 else ""
     source(spec, False, r)  # parts draw what they need
     return spec
 
@@ -477,8 +743,11 @@ def write_part(name, part, r, spec, kinks):
     )
     size = "dim, len" if spec["sequence"] else "dim"
     fields = "".join(f"  {f}\n" for f in t.fields)
+    function = "".join(f"{l}\n" for l in t.function).replace("written(", f"written{name}(")
+    t.lines = [l.replace("written(", f"written{name}(") for l in t.lines]
+    body = [l.replace("written(", f"written{name}(") for l in body]
     return (
-        f"layer {name}({size}) {{\n{fields}  forward({x}{memory}) {{\n"
+        f"{function}layer {name}({size}) {{\n{fields}  forward({x}{memory}) {{\n"
         + "".join(f"    {l}\n" for l in body)
         + "  }\n}\n",
         bool(t.near),
@@ -590,9 +859,9 @@ def write_loss(spec, aux):
     if spec["last_norm"]:
         fields.append("ln = nn.LayerNorm(dim)")
         body.append("x = ln(x)")
-    wide = kind in ("words", "tied", "smooth")
+    wide = kind in WIDE
     score = "[b, t, c]" if wide else "[b, c]"
-    if kind in ("words", "smooth"):
+    if kind in ("words", "smooth", "masked"):
         fields.append("head = Map(dim, words, biased = false)")
         body.append("logits = head(x)")
     elif kind == "tied":
@@ -626,6 +895,20 @@ def write_loss(spec, aux):
             "l = nn.log_softmax(logits)",
             f"loss = mean(b: where(targets[b] >= 0, -l[b, targets[b]] / (1.0 + count[targets[b]]), 0.0)){extra}",
         ]
+    elif kind == "masked":  # of the tokens, a random part counts
+        body += [
+            "l = nn.log_softmax(logits)",
+            "mask[b, t] = where(random() < 0.5 and targets[b, t] >= 0, 1.0, 0.0)",
+            "valid = sum(b, t: mask[b, t]) + 1.0",
+            "part[b, t] = where(targets[b, t] >= 0, -mask[b, t] * l[b, t, targets[b, t]], 0.0)",
+            f"loss = sum(b, t: part[b, t]) / valid{extra}",
+        ]
+    elif kind == "dropped":
+        body += [
+            "mask[b, c] = where(random() < 0.6, 1.0, 0.0) + 0.0 * goals[b, c]",
+            "loss = sum(b, c: mask[b, c] * square(tanh(logits[b, c]) - goals[b, c])) / "
+            f"(1.0 + sum(b, c: mask[b, c])){extra}",
+        ]
     elif kind == "smooth":
         body += [
             "l = nn.log_softmax(logits)",
@@ -635,7 +918,9 @@ def write_loss(spec, aux):
         ]
     else:
         body.append(f"loss = nn.cross_entropy(logits, targets){extra}")
-    if spec["metric"] and kind not in ("mse", "weighted"):
+    if spec.get("drawn"):
+        body += ["draws[c < b] = random()"]
+    if spec["metric"] and kind not in REAL:
         body += [
             f"best[{at}] = argmax(c: logits[{at}, c])",
             f"right[{at}] = where(best[{at}] == targets[{at}], 1.0, 0.0)",
@@ -652,10 +937,10 @@ def data_arguments(spec):
         "series": "given[b, len, inputs]",
         "vector": "given[b, inputs]",
     }[spec["data"]]
-    if spec["loss"] in ("mse", "weighted"):
+    if spec["loss"] in REAL:
         return first, "goals[b, classes]"
     return first, (
-        "targets[b, len]: int" if spec["loss"] in ("words", "tied", "smooth") else "targets[b]: int"
+        "targets[b, len]: int" if spec["loss"] in WIDE else "targets[b]: int"
     )
 
 
@@ -668,10 +953,12 @@ def source(spec, kinks, r=None):
     near += near2
     metrics = []
     if spec["metric"]:
-        wide = spec["loss"] in ("words", "tied", "smooth")
+        wide = spec["loss"] in WIDE
         metrics.append(
             "metric right = " + ("mean(b, t: right[b, t])" if wide else "mean(b: right[b])")
         )
+    if spec.get("drawn"):
+        metrics.append("metric drawn = mean(b: draws[b])")
     if kinks and near:
         last.insert(len(last) - 1, f"near[b] = {' + '.join(near)}")
         metrics.append("metric near = mean(b: near[b])")
@@ -728,7 +1015,7 @@ def write_data(spec, folder, r):
             ]
         return shape, "<i4", struct.pack(f"<{len(values)}i", *values)
 
-    wide = spec["loss"] in ("words", "tied", "smooth")
+    wide = spec["loss"] in WIDE
     made = {
         "tokens": lambda: ints(spec["words"], False, n, spec["len"]),
         "given": lambda: reals(

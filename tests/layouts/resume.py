@@ -102,7 +102,7 @@ def tensors(folder, step):
 
 
 def records(log):
-    return [r for r in map(json.loads, open(log)) if r["step"] > SAVED]
+    return [r for r in map(json.loads, open(log)) if "loss" in r and r["step"] > SAVED]
 
 
 def values(raw):

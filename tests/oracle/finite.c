@@ -105,7 +105,7 @@ static FiniteResult all_directions(Finite *x, const Fn *loss) {
   return worst;
 }
 
-static uint32_t arg_named(const Fn *f, const char *name) {
+uint32_t arg_named(const Fn *f, const char *name) {
   for (uint32_t i = 0; i < f->arg.n; i++)
     if (!strcmp(f->value.at[f->arg.at[i]].name, name)) return i;
   return NONE;

@@ -51,6 +51,18 @@ typedef enum FiniteResult {
 FiniteResult finite_check(const Module *loss_m, Id loss, const Module *step_m, Id step,
                           const FiniteOptions *o, Buf *error);
 
+// The same gradients against tangents of `loss` (ir/interp.h): exact, also at ties and kinks, so
+// that what is allowed is what rounding does. *worst, where not NULL, grows to the largest
+// difference, in parts of what is allowed. A wrong element is named.
+FiniteResult tangent_check(const Module *loss_m, Id loss, const Module *step_m, Id step,
+                           const ArgOptions *o, double *worst, Buf *error);
+// Of function fn at arg; gradient[i], with its `scale`, is that of arg[i], or NULL.
+FiniteResult tangent_compare(const Module *m, Id fn, Tensor *const *arg, Tensor *const *gradient,
+                             const InterpOptions *io, uint64_t seed, double *worst, Buf *error);
+
+// The position of an argument, or NONE.
+uint32_t arg_named(const Fn *f, const char *name);
+
 // Function fn of a program in the global form, run as the program of one rank, against its local
 // form on all ranks of the mesh: every rank gets its share of the same arguments, and the shares of
 // results and in-out arguments are put together again. *worst becomes the greatest difference
@@ -58,5 +70,10 @@ FiniteResult finite_check(const Module *loss_m, Id loss, const Module *step_m, I
 // where a run fails or ranks do not agree on what they all hold.
 bool ranks_compare(const Module *whole, const Module *local, Id fn, const ArgOptions *a,
                    const InterpOptions *o, double *worst, Buf *error);
+// The same, but it is a function of a program before it was cut that says what is right: pass shard
+// has put other statements in the place of some (rings, factors, folded sequences).
+bool ranks_compare_to(const Module *plain, Id plain_fn, const Module *whole, const Module *local,
+                      Id fn, const ArgOptions *a, const InterpOptions *o, double *worst,
+                      Buf *error);
 
 #endif

@@ -95,7 +95,13 @@ static bool all_same(OnRanks *x, const Activation *want, double *worst, Buf *err
 
 bool ranks_compare(const Module *whole, const Module *local, Id fn, const ArgOptions *a,
                    const InterpOptions *o, double *worst, Buf *error) {
-  Activation want = activation_new(whole, fn, a);
+  return ranks_compare_to(whole, fn, whole, local, fn, a, o, worst, error);
+}
+
+bool ranks_compare_to(const Module *plain, Id plain_fn, const Module *whole, const Module *local,
+                      Id fn, const ArgOptions *a, const InterpOptions *o, double *worst,
+                      Buf *error) {
+  Activation want = activation_new(plain, plain_fn, a);
   OnRanks x = shares(whole, local, fn, &want);
   *worst = 0;
   bool ok = activation_run(&want, o, error) && run(&x, fn, o, error);

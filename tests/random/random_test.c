@@ -1,25 +1,30 @@
 // Random programs through the whole compiler: support/check.h says what must hold of each.
 //
-//   random_random_test [--seed N] [--count N] [--until STAGE] [--arch NAME] [--jobs N] [--batch N]
-//                      [--shrink SECONDS] [--show N] [--print 1]
-//   random_random_test --file PROGRAM.ir [--seed N] [--print 1]
+//   random_random_test [--seed N] [--count N] [--seconds N] [--until STAGE] [--arch NAME] [--jobs N]
+//                      [--batch N] [--opt N] [--limits NAME=VALUE,..] [--shrink SECONDS] [--show N]
+//                      [--print 1]
+//   random_random_test --file PROGRAM.ir [--seed N] [--limits NAME=VALUE,..] [--print 1]
 //
 // A failing program is made smaller, for so many seconds, and printed as IR text, so many of a
 // kind. With --file it is such a text that is checked; the seed decides about precision and
-// arguments.
+// arguments. The limits of the compiler, its processor and LLVM's level are drawn as well, those of
+// the passes for each program and the others for 128 programs together; a failure prints what it had,
+// and options here say it again. After --seconds no batch is begun. The last line counts.
 // --print shows programs as generated, or that of a file as it goes to code generation. Programs
 // are checked in child processes, so that a bug that ends one is a failure like any other.
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "ir/text.h"
 #include "tests/random/support/check.h"
 
 typedef struct Options {
-  uint64_t seed, count, batch, jobs, shrink, show;
-  const char *arch, *file;
+  uint64_t seed, count, batch, jobs, shrink, show, seconds, opt;
+  const char *arch, *file, *limits;
   uint64_t print;
   unsigned stages;
 } Options;
@@ -36,8 +41,44 @@ typedef struct Shared {
   char error[1000];
 } Shared;
 
+static void set_limits(const Options *o, Limits *l) {
+  Buf why = {0};
+  *l = default_limits;
+  if (limits_set(l, o->limits, &why)) return;
+  fprintf(stderr, "--limits %s\n", why.text);
+  exit(64);
+}
+
+// Of the programs that are compiled together.
+enum { TOGETHER = 128 };
+
+static bool arch_runs(const char *arch) {
+  __builtin_cpu_init();
+  if (!strcmp(arch, "x86-64-v4"))
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  return strcmp(arch, "x86-64-v3") != 0 ||
+         (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"));
+}
+
+static CompileOptions compile_options(const Options *o, uint64_t seed) {
+  static const char *const arch[] = {"native", "native", "native",    "native",
+                                     "native", "x86-64", "x86-64-v3", "x86-64-v4"};
+  Rng r = {seed / TOGETHER};
+  CompileOptions c = {.limits = draw_limits(seed / TOGETHER + (UINT64_C(1) << 40))};
+  const char *drawn = arch[rng_below(&r, 8)];
+  uint32_t opt = rng_below(&r, 8);
+  c.opt = o->opt <= 3 ? (int)o->opt : opt == 0 ? 3 : opt == 1 ? 1 : 0;
+  c.arch = o->arch ? o->arch : arch_runs(drawn) ? drawn : "native";
+  if (o->limits) set_limits(o, &c.limits);
+  return c;
+}
+
 static CheckOptions options_of(const Options *o, uint64_t seed) {
-  return (CheckOptions){.seed = seed,
+  Limits limits = draw_limits(seed);
+  if (o->limits) set_limits(o, &limits);
+  return (CheckOptions){.limits = limits,
+                        .seed = seed,
                         .exact = seed % 4 == 1,
                         .awkward = seed % 16 == 6,
                         .stages = o->stages,
@@ -64,7 +105,8 @@ static void compile_jobs(const Options *o, Arena *a, JobList *j, Shared *s, bool
     Buf error = {0};
     s->at = together ? UINT64_MAX : j->owner[from];
     if (together || !s->failure[j->owner[from]].failed) {
-      bool ok = check_compiled(a, j->at + from, step, o->arch, failure + from, &error);
+      CompileOptions c = compile_options(o, j->at[from].seed);
+      bool ok = check_compiled(a, j->at + from, step, &c, failure + from, &error);
       if (!ok && together) s->whole = true;
       else if (!ok) fail_with(&failure[from], STAGE_COMPILE, "%s", error.text);
     }
@@ -90,12 +132,22 @@ static void run_batch(const Options *o, uint64_t seed, uint64_t n, Shared *s, bo
     s->at = i;
     s->stage = STAGE_GENERATE;
     if (!check_program(program(a, o, seed + i), &c, low, &s->tally, &s->failure[i])) continue;
-    for (int k = 0; k < 2; k++)
+    // The step computes what main does as well: where main is no less exact, some of each are enough.
+    bool main_too = c.exact || (seed + i) % 3 == 0;
+    for (int k = main_too ? 0 : 1; k < 2; k++)
       if (low[k].m) j->owner[j->n] = (uint32_t)i, j->at[j->n++] = (Job){low[k], seed + i};
   }
   for (int k = 0; k < 2 && compiles(o); k++) compile_jobs(o, a, &list[k], s, together);
   free(list);
   arena_free(a);
+}
+
+// Ends a child; under tests/coverage.sh with its counts.
+void __gcov_dump(void) __attribute__((weak));
+static _Noreturn void leave(void) {
+  fflush(stdout);
+  if (__gcov_dump) __gcov_dump();
+  _exit(0);
 }
 
 static FILE *capture;
@@ -110,9 +162,9 @@ static bool in_child(void (*f)(void *ctx), void *ctx, char *text, size_t size) {
   pid_t pid = fork();
   if (pid == 0) {
     dup2(fileno(capture), 2);
-    alarm(120);
+    setrlimit(RLIMIT_CPU, &(struct rlimit){120, 125}); // seconds; the machine may be busy
     f(ctx);
-    _exit(0);
+    leave();
   }
   int status;
   if (pid < 0 || waitpid(pid, &status, 0) < 0) return false;
@@ -151,7 +203,8 @@ static void run_single(void *ctx) {
   for (int k = 0; k < 2 && compiles(x->o) && !x->s->failure[0].failed; k++) {
     Buf error = {0};
     Job job = {.low = low[k]};
-    if (low[k].m && !check_compiled(a, &job, 1, x->o->arch, &x->s->failure[0], &error))
+    CompileOptions c = compile_options(x->o, x->c.seed);
+    if (low[k].m && !check_compiled(a, &job, 1, &c, &x->s->failure[0], &error))
       fail_with(&x->s->failure[0], STAGE_COMPILE, "%s", error.text);
   }
 }
@@ -200,6 +253,12 @@ static void report(const Options *o, uint64_t seed, const Failure *f, Shared *s)
     Module *small = ir_parse(t, src, str_intern("small"), text, strlen(text));
     if (small && fails(small, &w)) f = &s->failure[0];
   }
+  Buf passes = {0}, code = {0};
+  CompileOptions co = compile_options(o, seed);
+  limits_print(&c.limits, &passes);
+  limits_print(&co.limits, &code);
+  printf("passes: %s\ncode: --arch %s --opt %d %s\n", passes.n ? passes.text : "usual limits",
+         co.arch, co.opt, code.n ? code.text : "usual limits");
   printf("---- seed %llu (%s%s), %s%s: %s\n%s\n", (unsigned long long)seed,
          c.precision == DT_F32 ? "fp32" : "fp64",
          c.exact ? ", exact" : c.awkward ? ", awkward" : "",
@@ -265,8 +324,14 @@ static uint32_t do_lane(const Options *o, uint64_t lane, Shared *s, Tally *sum) 
   Failure *failure = malloc(sizeof s->failure); // showing one uses s again
   Shown shown = {0};
   uint32_t failures = 0;
-  for (uint64_t from = lane * o->batch; from < o->count; from += o->jobs * o->batch) {
-    uint64_t n = o->count - from < o->batch ? o->count - from : o->batch;
+  uint64_t end = o->seed + o->count, first = o->seed / o->batch;
+  time_t stop = time(NULL) + (time_t)o->seconds;
+  // Batches begin at multiples of their size: those of TOGETHER programs share a draw.
+  for (uint64_t b = first + lane; b * o->batch < end; b += o->jobs) {
+    if (o->seconds && time(NULL) >= stop) break;
+    uint64_t from = b * o->batch < o->seed ? o->seed : b * o->batch,
+             last = (b + 1) * o->batch < end ? (b + 1) * o->batch : end, n = last - from;
+    from -= o->seed;
     do_batch(o, o->seed + from, n, s, sum);
     memcpy(failure, s->failure, sizeof s->failure);
     for (uint64_t i = 0; i < n; i++) {
@@ -286,12 +351,12 @@ static uint32_t do_lane(const Options *o, uint64_t lane, Shared *s, Tally *sum) 
 
 static bool parse_options(int argc, char **argv, Options *o) {
   *o = (Options){.seed = 1,
-                 .count = 2000,
-                 .batch = 40,
+                 .count = 640,
+                 .batch = TOGETHER,
                  .jobs = 2,
                  .shrink = 20,
                  .show = 2,
-                 .arch = "native",
+                 .opt = 4,
                  .stages = ~0u};
   for (int i = 1; i + 1 < argc; i += 2) {
     struct {
@@ -299,19 +364,20 @@ static bool parse_options(int argc, char **argv, Options *o) {
       uint64_t *to;
     } number[] = {{"--seed", &o->seed},  {"--count", &o->count},   {"--batch", &o->batch},
                   {"--jobs", &o->jobs},  {"--shrink", &o->shrink}, {"--show", &o->show},
-                  {"--print", &o->print}};
+                  {"--print", &o->print}, {"--seconds", &o->seconds}, {"--opt", &o->opt}};
     bool found = false;
     for (size_t k = 0; k < sizeof number / sizeof *number; k++)
       if (!strcmp(argv[i], number[k].name))
         *number[k].to = strtoull(argv[i + 1], NULL, 10), found = true;
     if (!strcmp(argv[i], "--arch")) o->arch = argv[i + 1], found = true;
     if (!strcmp(argv[i], "--file")) o->file = argv[i + 1], found = true;
+    if (!strcmp(argv[i], "--limits")) o->limits = argv[i + 1], found = true;
     for (int s = 0; !strcmp(argv[i], "--until") && s < NSTAGE; s++)
       if (!strcmp(argv[i + 1], stage_name[s])) o->stages = (2u << s) - 1, found = true;
     if (!found)
       return fprintf(stderr, "unknown option or value: %s %s\n", argv[i], argv[i + 1]), false;
   }
-  return argc % 2 == 1 && o->batch >= 1 && o->batch <= MOST_BATCH && o->jobs >= 1;
+  return argc % 2 == 1 && TOGETHER % o->batch == 0 && o->batch >= 1 && o->batch <= MOST_BATCH && o->jobs >= 1;
 }
 
 static int check_file(const Options *o) {
@@ -356,8 +422,7 @@ int main(int argc, char **argv) {
     if (fork()) continue;
     lane[j].failures = do_lane(&o, j, &lane[j].s, &lane[j].sum);
     lane[j].done = true;
-    fflush(stdout);
-    _exit(0);
+    leave();
   }
   while (wait(NULL) > 0) continue;
   Tally t = {0};

@@ -55,11 +55,11 @@ void outcome_free(Outcome *r);
 bool oracle_run(const Case *c, const Module *m, Entry e, const Inputs *in, const InterpOptions *o,
                 Outcome *r);
 
-// Gradients against central differences of the loss as the front end gave it (a module compiled
-// `whole`).
+// Gradients against tangents and central differences of the loss as the front end gave it (a
+// module compiled `whole`).
 typedef struct FiniteCount {
   uint32_t probes, kinks;
-  double worst; // error, in parts of what is allowed
+  double worst, tangent; // error, in parts of what is allowed: of slopes, of tangents
 } FiniteCount;
 bool finite_gradients(const Case *c, const Module *loss, const Inputs *in, const Outcome *step,
                       FiniteCount *n);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "tests/gradient/support/case.h"
+#include "tests/oracle/oracle.h"
 
 enum { MAX_ARGS = 256, PROBES = 32, NOISY = 8 };
 
@@ -200,6 +201,19 @@ static bool probe(Finite *x, uint32_t p, const Tensor *grad, FiniteCount *n) {
   return true;
 }
 
+// The step ran with bounds.
+static bool tangents(Finite *x, const Module *m, const Outcome *step, FiniteCount *n) {
+  Tensor *gradient[MAX_ARGS] = {0};
+  for (uint32_t p = 0; p < x->in->nparam; p++) gradient[x->in->ndata + p] = step->grad[p];
+  InterpOptions io = {.seed = 7, .step = 3};
+  Buf error = {0};
+  FiniteResult r = tangent_compare(m, x->loss, x->frame.arg, gradient, &io, x->c->seed, &n->tangent,
+                                   &error);
+  if (r != FINITE_SAME) printf("%s: %s\n", x->c->name, error.text);
+  buf_free(&error);
+  return r == FINITE_SAME;
+}
+
 bool finite_gradients(const Case *c, const Module *m, const Inputs *in, const Outcome *step,
                       FiniteCount *n) {
   Finite x = {.c = c, .in = in, .loss = m->entry[ENTRY_LOSS], .rng = c->seed};
@@ -219,6 +233,7 @@ bool finite_gradients(const Case *c, const Module *m, const Inputs *in, const Ou
       printf("%s: result %u of the microbatches is %.17g, of the batch %.17g\n", c->name, i, sum,
              out[i]);
   }
+  ok = ok && tangents(&x, m, step, n);
   for (uint32_t p = 0; ok && p < in->nparam; p++) ok = probe(&x, p, step->grad[p], n);
   frame_free(&x.frame, x.fn);
   interp_free(x.interp);

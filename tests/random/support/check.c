@@ -8,8 +8,9 @@
 #include "passes/passes.h"
 
 const char *const stage_name[NSTAGE] = {"generate",      "text",    "inline",    "range",
-                                        "differentiate", "finite",  "precision", "simplify",
-                                        "normalise",     "compile", "forward",   "backward"};
+                                        "differentiate", "tangent", "finite",  "precision",
+                                        "simplify",      "normalise", "compile", "forward",
+                                        "backward"};
 static Stage nowhere;
 Stage *current_stage = &nowhere;
 
@@ -30,6 +31,7 @@ Module *copy_module(Arena *a, const Module *m) {
   Module *r =
       ir_parse(a, s, str_intern("program.ir"), arena_copy(a, text.text, text.n + 1), text.n);
   buf_free(&text);
+  if (r) r->limits = m->limits;
   return r;
 }
 
@@ -80,12 +82,18 @@ static bool reference(Check *c, Activation *a, const Module *m, Id fn, double un
   return ok;
 }
 
-static bool means_the_same(Check *c, const Activation *want, const Module *m, Id fn, Stage stage) {
+static double roundoff(const Check *c) {
+  return c->o->precision == DT_F32 ? 0x1p-24 : 0x1p-53;
+}
+
+// `want` ran with bounds of this unit.
+static bool means_the_same(Check *c, const Activation *want, double unit, const Module *m, Id fn,
+                           Stage stage) {
   Buf error = {0};
   Activation got = activation_new(m, fn, &c->arg);
   *current_stage = stage;
   bool ok = activation_run(&got, &(InterpOptions){.seed = 7, .step = 3}, &error) &&
-            activation_same(want, &got, 8, 0x1p-53, &error);
+            activation_same(want, &got, 8, unit, &error);
   if (!ok) fail_with(c->f, stage, "%s", error.text);
   buf_free(&error);
   activation_free(&got);
@@ -94,12 +102,12 @@ static bool means_the_same(Check *c, const Activation *want, const Module *m, Id
 
 // One pass, then the verifier, the round trip and the meaning.
 static bool pass(Check *c, Module *m, bool (*run)(Module *), Stage stage, Entry entry,
-                 const Activation *want) {
+                 const Activation *want, double unit) {
   if (!wanted(c, stage)) return true;
   *current_stage = stage;
   if (!run(m)) return fail_with(c->f, stage, "the pass reports an error"), false;
   if (!verified(c, m, stage) || !round_trip(c, m)) return false;
-  return !want || means_the_same(c, want, m, m->entry[entry], stage);
+  return !want || means_the_same(c, want, unit, m, m->entry[entry], stage);
 }
 
 static bool whole_numbers(const Activation *a) {
@@ -114,20 +122,17 @@ static bool whole_numbers(const Activation *a) {
   return ok;
 }
 
-// From after differentiate to before code generation.
-static bool lower(Check *c, Module *m, Entry entry, Stage stage, Lowered *out) {
+// From after differentiate to before code generation. `want`: what the entry must give, with bounds
+// for roundoff(c); it becomes out's.
+static bool lower(Check *c, Module *m, Entry entry, Stage stage, Activation *want, Lowered *out) {
   bool f32 = c->o->precision == DT_F32;
-  Activation want;
-  Stage before = entry == ENTRY_STEP ? STAGE_DIFFERENTIATE : STAGE_INLINE;
-  if (!reference(c, &want, m, m->entry[entry], 0x1p-53, before))
-    return activation_free(&want), false;
+  double unit = roundoff(c);
   m->train.precision = str_intern(f32 ? "fp32" : "fp64");
-  bool ok = pass(c, m, pass_precision, STAGE_PRECISION, entry, NULL) &&
-            pass(c, m, pass_simplify, STAGE_SIMPLIFY, entry, f32 ? NULL : &want) &&
-            pass(c, m, pass_normalise, STAGE_NORMALISE, entry, f32 ? NULL : &want);
-  activation_free(&want);
+  bool ok = pass(c, m, pass_precision, STAGE_PRECISION, entry, want, unit) &&
+            pass(c, m, pass_simplify, STAGE_SIMPLIFY, entry, want, unit) &&
+            pass(c, m, pass_normalise, STAGE_NORMALISE, entry, want, unit);
   if (!ok) return false;
-  *out = (Lowered){.m = m, .fn = m->entry[entry], .unit = f32 ? 0x1p-24 : 0x1p-53, .stage = stage};
+  *out = (Lowered){.m = m, .fn = m->entry[entry], .unit = unit, .stage = stage, .origin = *want};
   if (!reference(c, &out->want, m, out->fn, out->unit, STAGE_NORMALISE)) return false;
   out->start = activation_new(m, out->fn, &c->arg);
   out->exact = c->o->exact && whole_numbers(&out->want) && (stage == STAGE_FORWARD || !f32);
@@ -167,6 +172,17 @@ static bool stops(const Module *m) {
   return false;
 }
 
+static bool check_tangent(Check *c, const Module *loss, const Module *step) {
+  if (!wanted(c, STAGE_TANGENT)) return true;
+  *current_stage = STAGE_TANGENT;
+  Buf error = {0};
+  FiniteResult r = tangent_check(loss, loss->entry[ENTRY_LOSS], step, step->entry[ENTRY_STEP],
+                                 &c->arg, NULL, &error);
+  if (r != FINITE_SAME) fail_with(c->f, STAGE_TANGENT, "%s", error.text);
+  buf_free(&error);
+  return r == FINITE_SAME;
+}
+
 static bool check_finite(Check *c, const Module *loss, const Module *step) {
   if (!wanted(c, STAGE_FINITE) || c->o->exact || stops(loss)) return true;
   *current_stage = STAGE_FINITE;
@@ -180,24 +196,34 @@ static bool check_finite(Check *c, const Module *loss, const Module *step) {
   return r == FINITE_SAME || r == FINITE_KINK;
 }
 
-static bool forward(Check *c, Module *m, const Activation *main_want, Lowered *out) {
+// `source` is the program, m a copy of it.
+static bool forward(Check *c, const Module *source, Module *m, Lowered *out) {
+  Activation exact, want;
+  Id fn = source->entry[ENTRY_UPDATE];
   m->entry[ENTRY_LOSS] = NONE;
-  return pass(c, m, pass_inline, STAGE_INLINE, ENTRY_UPDATE, main_want) &&
-         lower(c, m, ENTRY_UPDATE, STAGE_FORWARD, out);
+  bool ok = reference(c, &exact, source, fn, 0x1p-53, STAGE_GENERATE) &&
+            pass(c, m, pass_inline, STAGE_INLINE, ENTRY_UPDATE, &exact, 0x1p-53);
+  activation_free(&exact);
+  return ok && reference(c, &want, source, fn, roundoff(c), STAGE_GENERATE) &&
+         lower(c, m, ENTRY_UPDATE, STAGE_FORWARD, &want, out);
 }
 
 static bool backward(Check *c, Module *m, Lowered *out) {
   Activation loss_want;
   Arena *a = arena_new();
   m->entry[ENTRY_UPDATE] = NONE;
+  Module *loss = wanted(c, STAGE_DIFFERENTIATE) ? copy_module(a, m) : NULL; // before any pass
   bool ok = reference(c, &loss_want, m, m->entry[ENTRY_LOSS], 0x1p-53, STAGE_GENERATE) &&
-            pass(c, m, pass_inline, STAGE_INLINE, ENTRY_LOSS, &loss_want) && check_range(c, m);
+            pass(c, m, pass_inline, STAGE_INLINE, ENTRY_LOSS, &loss_want, 0x1p-53) &&
+            check_range(c, m);
   activation_free(&loss_want);
-  Module *loss = ok && wanted(c, STAGE_DIFFERENTIATE) ? copy_module(a, m) : NULL;
-  ok = loss && pass(c, m, pass_differentiate, STAGE_DIFFERENTIATE, ENTRY_STEP, NULL) &&
-       check_finite(c, loss, m);
+  ok = ok && loss && pass(c, m, pass_differentiate, STAGE_DIFFERENTIATE, ENTRY_STEP, NULL, 0) &&
+       check_tangent(c, loss, m) && check_finite(c, loss, m);
   arena_free(a);
-  return ok && lower(c, m, ENTRY_STEP, STAGE_BACKWARD, out);
+  Activation want;
+  Id step = m->entry[ENTRY_STEP];
+  return ok && reference(c, &want, m, step, roundoff(c), STAGE_DIFFERENTIATE) &&
+         lower(c, m, ENTRY_STEP, STAGE_BACKWARD, &want, out);
 }
 
 bool check_program(const Module *source, const CheckOptions *o, Lowered out[2], Tally *t,
@@ -206,18 +232,15 @@ bool check_program(const Module *source, const CheckOptions *o, Lowered out[2], 
   out[0].m = out[1].m = NULL;
   t->programs++;
   if (!verified(&c, source, STAGE_GENERATE)) return false;
-  Activation want;
-  bool ok = o->awkward ||
-            reference(&c, &want, source, source->entry[ENTRY_UPDATE], 0x1p-53, STAGE_GENERATE);
-  ok = ok && round_trip(&c, source);
+  bool ok = round_trip(&c, source);
   Module *one = ok ? copy_module(source->arena, source) : NULL,
          *two = ok ? copy_module(source->arena, source) : NULL;
   if (two) generate_loss(two);
   if (ok && o->awkward) {
     two->entry[ENTRY_UPDATE] = NONE;
-    return pass(&c, two, pass_inline, STAGE_INLINE, ENTRY_LOSS, NULL) && check_range(&c, two);
+    return pass(&c, two, pass_inline, STAGE_INLINE, ENTRY_LOSS, NULL, 0) && check_range(&c, two);
   }
-  ok = ok && forward(&c, one, &want, &out[0]) && backward(&c, two, &out[1]);
-  if (!o->awkward) activation_free(&want);
+  if (ok) one->limits = two->limits = o->limits;
+  ok = ok && forward(&c, source, one, &out[0]) && backward(&c, two, &out[1]);
   return ok || !f->failed;
 }

@@ -9,9 +9,10 @@ typedef enum Stage {
   STAGE_GENERATE, // it verifies and runs: otherwise the generator, the verifier or the interpreter
                   // is wrong
   STAGE_TEXT, // printed and parsed it is the same program
-  STAGE_INLINE, // each pass: verifies, and means the same as before
+  STAGE_INLINE, // each pass: verifies, and means what the program as generated does
   STAGE_RANGE, // what is proved in range is in range
   STAGE_DIFFERENTIATE,
+  STAGE_TANGENT, // the gradient is that of the loss before it, by forward mode
   STAGE_FINITE, // the gradient is that of central differences
   STAGE_PRECISION,
   STAGE_SIMPLIFY,
@@ -28,6 +29,7 @@ typedef struct CheckOptions {
   bool exact;
   bool awkward;
   Dtype precision; // DT_F32 or DT_F64: of what is compiled
+  Limits limits; // of the passes
   unsigned stages; // set of stages to do, as bits
 } CheckOptions;
 
@@ -43,6 +45,7 @@ typedef struct Lowered {
   Module *m; // NULL: there is none
   Id fn;
   Activation start, want; // before, and after
+  Activation origin; // after, of the program before any pass; for the step, before simplify
   bool exact; // results must agree to the last bit
   double unit;
   Stage stage; // FORWARD or BACKWARD
@@ -66,9 +69,15 @@ typedef struct Job {
   Lowered low;
   uint64_t seed; // of its program
 } Job;
+typedef struct CompileOptions {
+  const char *arch;
+  int opt; // of LLVM, 0 to 3
+  Limits limits; // of code generation
+} CompileOptions;
 // Compiles all jobs (of one precision) into one shared object, runs and compares them. False where
 // compiling failed as a whole; `failure` is one for each job.
-bool check_compiled(Arena *a, Job *job, uint32_t n, const char *arch, Failure *failure, Buf *error);
+bool check_compiled(Arena *a, Job *job, uint32_t n, const CompileOptions *o, Failure *failure,
+                    Buf *error);
 
 // Makes a failing program smaller; `fails` says whether a candidate still fails in the same way.
 // Returns text.

@@ -15,7 +15,7 @@ Id comp_index(Comp *c, int64_t extent, bool fresh) {
   for (uint32_t i = 0; i < c->n; i++)
     if (c->index[i].extent == extent) found[n++] = i;
   if (n && !fresh && rng_chance(rng(c), 75)) return ex_index(c->g->m, found[rng_below(rng(c), n)]);
-  if (c->n < c->most && c->points * extent <= MAX_POINTS) {
+  if (c->n < c->most && c->points * extent <= c->g->most_points) {
     static const char *const name[] = {"i", "j", "k", "l", "p", "q", "r", "s"};
     c->index[c->n] = (Index){.name = str_intern(name[c->n]), .extent = extent};
     c->points *= extent;
@@ -45,6 +45,15 @@ static Int some_index(Comp *c) {
 
 static Id read_known(Comp *c, const Known *k, int depth, Id *guard);
 
+static Real random_number(Comp *c);
+
+// A power of two times random(), so that it is the same in every precision.
+static Int random_int(Comp *c) {
+  int64_t n = (int64_t)1 << rng_below(rng(c), 4);
+  Id e = op2(c, OP_MUL, random_number(c).e, ex_real(c->g->m, (double)n));
+  return (Int){op1(c, OP_TO_INT, op1(c, OP_FLOOR, e)), 0, n - 1};
+}
+
 static Int read_int(Comp *c, int depth) {
   const Known *k = pick_known(c->g, SC_INT);
   if (!k || depth <= 0) return some_index(c);
@@ -62,13 +71,25 @@ static Int product(Comp *c, Int a, Int b) {
   return r;
 }
 
+// By what is no constant, and maybe negative.
+static Int divide(Comp *c, Int a, Int b) {
+  int64_t most = llabs(a.lo) > llabs(a.hi) ? llabs(a.lo) : llabs(a.hi),
+          by = llabs(b.lo) > llabs(b.hi) ? llabs(b.lo) : llabs(b.hi);
+  Id divisor = ex3(c->g->m, OP_WHERE, op2(c, OP_EQ, b.e, ei(c, 0)), ei(c, 1), b.e);
+  if (rng_chance(rng(c), 50)) return (Int){op2(c, OP_IDIV, a.e, divisor), -most, most};
+  return (Int){op2(c, OP_MOD, a.e, divisor), by > 1 ? 1 - by : 0, by > 1 ? by - 1 : 0};
+}
+
 static int64_t floor_div(int64_t a, int64_t d) { return a / d - (a % d < 0); }
 
 Int gen_int(Comp *c, int depth) {
   if (depth <= 0) return rng_chance(rng(c), 70) ? some_index(c) : constant_int(c);
   Int a = gen_int(c, depth - 1), b;
   int64_t k = 1 + rng_below(rng(c), 5);
-  switch (rng_below(rng(c), 11)) {
+  switch (rng_below(rng(c), 12)) {
+  case 11:
+    b = gen_int(c, depth - 1);
+    return divide(c, a, b);
   case 0:
     b = gen_int(c, depth - 1);
     return (Int){op2(c, OP_ADD, a.e, b.e), a.lo + b.lo, a.hi + b.hi};
@@ -93,8 +114,12 @@ Int gen_int(Comp *c, int depth) {
     return (Int){ex3(c->g->m, OP_WHERE, cond, a.e, b.e), a.lo < b.lo ? a.lo : b.lo,
                  a.hi > b.hi ? a.hi : b.hi};
   }
-  default: return read_int(c, depth);
+  default: return rng_chance(rng(c), 5) ? random_int(c) : read_int(c, depth);
   }
+}
+
+Int gen_computed_int(Comp *c) {
+  return rng_chance(rng(c), 4) ? random_int(c) : read_int(c, 1);
 }
 
 // ---- subscripts
@@ -146,7 +171,7 @@ static Id odd_subscript(Comp *c, const Dim *d, int depth, Id *guard) {
     same = comp_index(c, extent, false);
     if (same != NONE) return op2(c, OP_SUB, ei(c, extent - 1), same);
     break;
-  case 1: return clamp_to(c, read_int(c, depth), extent);
+  case 1: return clamp_to(c, depth > 0 ? gen_computed_int(c) : some_index(c), extent);
   case 2: return clamp_to(c, gen_int(c, 2), extent);
   case 3: {
     int64_t k = 1 + rng_below(rng(c), 4);
@@ -167,6 +192,8 @@ static Id subscript(Comp *c, const Dim *d, int depth, Id *guard) {
     Id e = group(c, d);
     if (e != NONE) return e;
   }
+  if (depth > 0 && rng_chance(rng(c), 15))
+    return clamp_to(c, gen_computed_int(c), dim_extent(d));
   if (c->n && rng_chance(rng(c), 65)) return odd_subscript(c, d, depth, guard);
   if (rng_chance(rng(c), 30)) {
     Id e = group(c, d);
@@ -188,7 +215,13 @@ Id gen_bool(Comp *c, int depth) {
   static const Op compare[] = {OP_LT, OP_LE, OP_GT, OP_GE, OP_EQ, OP_NE};
   const Known *k = pick_known(c->g, SC_BOOL);
   Op op = compare[rng_below(rng(c), 6)];
-  switch (depth > 0 ? rng_below(rng(c), 8) : 7) {
+  switch (depth > 0 ? rng_below(rng(c), 9) : 7) {
+  case 8:
+    if (rng_chance(rng(c), 20)) { // a mask: 1 / 8, ... 7 / 8 of it true
+      double p = (1 + rng_below(rng(c), 7)) * 0.125;
+      return op2(c, op, random_number(c).e, ex_real(c->g->m, p));
+    }
+    // fall through
   case 0: return op2(c, OP_AND, gen_bool(c, depth - 1), gen_bool(c, depth - 1));
   case 1: return op2(c, OP_OR, gen_bool(c, depth - 1), gen_bool(c, depth - 1));
   case 2: return op1(c, OP_NOT, gen_bool(c, depth - 1));
@@ -219,8 +252,7 @@ static Real constant_real(Comp *c) {
   return (Real){ex_real(c->g->m, v), fabs(v)};
 }
 
-static Real read_real(Comp *c, int depth) {
-  const Known *k = pick_known(c->g, SC_REAL);
+Real gen_read(Comp *c, const Known *k, int depth) {
   if (!k) return constant_real(c);
   double size = k->size;
   Id guard = NONE, e = read_known(c, k, depth, &guard);
@@ -231,6 +263,10 @@ static Real read_real(Comp *c, int depth) {
     return (Real){ex3(c->g->m, OP_WHERE, no, other.e, e), fmax(size, other.size)};
   }
   return (Real){ex3(c->g->m, OP_WHERE, guard, e, other.e), fmax(size, other.size)};
+}
+
+static Real read_real(Comp *c, int depth) {
+  return gen_read(c, pick_known(c->g, SC_REAL), depth);
 }
 
 static Real random_number(Comp *c) {
@@ -248,7 +284,7 @@ static Real leaf(Comp *c, int depth) {
   uint32_t what = rng_below(rng(c), 100);
   if (what < 75) return read_real(c, depth);
   if (what < 85) return constant_real(c);
-  if (what < 88 && !c->g->exact && c->n) return random_number(c);
+  if (what < 87 && !c->g->exact) return random_number(c);
   Int x = gen_int(c, 1);
   double size = fmax(fabs((double)x.lo), fabs((double)x.hi));
   return limit(c, (Real){op1(c, OP_TO_REAL, x.e), size}, 100);
@@ -272,8 +308,24 @@ static Real positive(Comp *c, Real x, double k) {
   return (Real){op2(c, OP_ADD, op2(c, OP_MUL, x.e, x.e), ex_real(c->g->m, k)), x.size * x.size + k};
 }
 
+// 1 / (k + exp(u)), as in a sigmoid, also where exp(u) is infinite.
+static Real logistic(Comp *c, Real a) {
+  Id e = op1(c, OP_EXP, rng_chance(rng(c), 50) ? op1(c, OP_NEG, a.e) : a.e),
+     k = ex_real(c->g->m, rng_chance(rng(c), 70) ? 1 : 2);
+  Id sum = rng_chance(rng(c), 50) ? op2(c, OP_ADD, k, e) : op2(c, OP_ADD, e, k);
+  return (Real){op2(c, OP_DIV, ex_real(c->g->m, 1), sum), 1};
+}
+
+static Real power_of(Comp *c, Real a, Real b) {
+  a = positive(c, a, 0.5), b = limit(c, b, 2);
+  double size = fmax(pow(a.size, b.size), pow(0.5, -b.size));
+  return limit(c, (Real){op2(c, OP_POW, a.e, b.e), size}, 50);
+}
+
 static Real unary(Comp *c, Real a) {
-  switch (rng_below(rng(c), 12)) {
+  switch (rng_below(rng(c), 14)) {
+  case 12: return logistic(c, a);
+  case 13: return power_of(c, a, read_real(c, 1));
   case 0: a = limit(c, a, 3); return (Real){op1(c, OP_EXP, a.e), exp(a.size)};
   case 1: a = positive(c, a, 0.5); return (Real){op1(c, OP_LOG, a.e), log(a.size) + 1};
   case 2: a = positive(c, a, 0.25); return (Real){op1(c, OP_SQRT, a.e), sqrt(a.size)};

@@ -24,7 +24,7 @@ const Known *pick_known(Gen *g, Scalar type) {
 
 static const Dtype storage[] = {[SC_REAL] = DT_REAL, [SC_INT] = DT_I32, [SC_BOOL] = DT_BOOL};
 
-static Id new_value(Gen *g, const char *name, const Known *k, Role role) {
+Id gen_value(Gen *g, const char *name, const Known *k, Role role) {
   int64_t extent[MAX_RANK];
   for (uint32_t d = 0; d < k->rank; d++) extent[d] = dim_extent(&k->dim[d]);
   return fn_value(g->m, gen_fn(g), str_intern(name), storage[k->type], extent, k->rank, role, 0);
@@ -97,7 +97,7 @@ static void left_side(Gen *g, const Split *s, Known *k, Id *sub) {
 static void add_comp(Comp *c, Known *k, const char *name, const Id *sub, const Split *s, Red red,
                      Id body) {
   Gen *g = c->g;
-  k->id = new_value(g, name, k, ROLE_LOCAL);
+  k->id = gen_value(g, name, k, ROLE_LOCAL);
   fn_comp(g->m, gen_fn(g), k->id, sub, false, red, s->index, s->nfree, c->n,
           ex_rename(g->m, body, s->place, NULL), 0);
   know(g, *k);
@@ -109,9 +109,13 @@ static Comp comp_new(Gen *g) {
 
 static Known gen_real_comp(Gen *g) {
   Comp c = comp_new(g);
-  Real body = gen_real(&c, 1 + (int)rng_below(&g->r, 3));
+  bool product = rng_chance(&g->r, 30);
+  if (product) c.most = 3 + rng_below(&g->r, 5);
+  Real body = product ? gen_product(&c) : gen_real(&c, 1 + (int)rng_below(&g->r, 3));
   if (rng_chance(&g->r, 8)) comp_index(&c, pick_extent(g), true); // one that nothing mentions
-  Red red = c.n && rng_chance(&g->r, 55) ? pick_red(g, SC_REAL) : RED_NONE;
+  Red red = c.n && rng_chance(&g->r, product ? 90 : 55) ? pick_red(g, SC_REAL) : RED_NONE;
+  if (product && red != RED_NONE && rng_chance(&g->r, 80))
+    red = g->exact || rng_chance(&g->r, 75) ? RED_SUM : RED_MEAN;
   Split s = {0};
   for (uint32_t i = 0; i < c.n; i++) s.free[i] = red == RED_NONE || rng_chance(&g->r, 50);
   int64_t bound = split(&c, &s);
@@ -174,6 +178,10 @@ static Id scatter_subscript(Comp *c, int64_t extent) {
   if (i == NONE && c->n) i = ex_index(c->g->m, rng_below(r, c->n));
   if (i == NONE) return ex_int(c->g->m, rng_below(r, (uint32_t)extent));
   int64_t n = c->index[ex(c->g->m, i)->integer].extent;
+  if (rng_chance(r, 35)) {
+    Id e = clamp_to(c, gen_computed_int(c), extent);
+    if (ex_indices(c->g->m, e)) return e;
+  }
   if (rng_chance(r, 30)) {
     Int whole = {i, 0, n - 1};
     int64_t k = 1 + rng_below(r, 3);
@@ -190,7 +198,7 @@ static void add_scatter(Gen *g, Known *k) {
   uint32_t on_left = 0;
   for (uint32_t d = 0; d < k->rank; d++) sub[d] = scatter_subscript(&c, dim_extent(&k->dim[d]));
   for (uint32_t d = 0; d < k->rank; d++) on_left |= ex_indices(g->m, sub[d]);
-  Real x = gen_real(&c, 2);
+  Real x = rng_chance(&g->r, 25) ? gen_product(&c) : gen_real(&c, 2);
   for (uint32_t i = 0; i < c.n; i++) s.free[i] = on_left >> i & 1;
   int64_t bound = split(&c, &s);
   Red red = s.nfree == c.n ? RED_NONE : rng_chance(&g->r, 80) ? RED_SUM : pick_red(g, SC_REAL);
@@ -209,7 +217,7 @@ static Known pick_shape(Gen *g, uint32_t most_rank) {
     k.dim[d].n = rng_chance(&g->r, 15) ? 2 : 1;
     for (uint32_t i = 0; i < k.dim[d].n; i++) {
       int64_t e = pick_extent(g);
-      k.dim[d].extent[i] = points * e > MAX_POINTS / 4 ? 2 : e;
+      k.dim[d].extent[i] = points * e > g->most_points / 4 ? 2 : e;
       points *= k.dim[d].extent[i];
     }
   }
@@ -219,7 +227,7 @@ static Known pick_shape(Gen *g, uint32_t most_rank) {
 static void gen_scatter(Gen *g) {
   Known k = pick_shape(g, 2);
   if (!k.rank) k.rank = 1, k.dim[0] = (Dim){1, {pick_extent(g)}};
-  k.id = new_value(g, "acc", &k, ROLE_LOCAL);
+  k.id = gen_value(g, "acc", &k, ROLE_LOCAL);
   int n = 1 + (int)rng_chance(&g->r, 40);
   while (n-- > 0) add_scatter(g, &k);
   know(g, k);
@@ -235,6 +243,7 @@ static Gen callee_new(Gen *g, const char *name) {
            .exact = g->exact,
            .awkward = g->awkward,
            .stops = g->stops,
+           .most_points = g->most_points,
            .site = g->site + 100};
   memcpy(c.palette, g->palette, sizeof c.palette);
   c.fn = fn_new(g->m, str_intern(name), 0);
@@ -256,7 +265,7 @@ static void push_result(Module *m, Call *k, ResultMode mode, Id value) {
 }
 
 static void add_formal(Gen *callee, Known k, const char *name) {
-  k.id = new_value(callee, name, &k, ROLE_IN);
+  k.id = gen_value(callee, name, &k, ROLE_IN);
   know(callee, k);
 }
 
@@ -276,12 +285,12 @@ static void gen_call(Gen *g) {
   Known last = gen_real_comp(&callee);
   PUSH(g->m->arena, gen_fn(&callee)->result, last.id);
   Known mine = last;
-  mine.id = new_value(g, "y", &mine, ROLE_LOCAL);
+  mine.id = gen_value(g, "y", &mine, ROLE_LOCAL);
   push_result(g->m, k, RES_WHOLE, mine.id);
   if (rng_chance(&g->r, 30) && first < callee.known.n - 1) { // one more result
     Known more = callee.known.at[first];
     PUSH(g->m->arena, gen_fn(&callee)->result, more.id);
-    more.id = new_value(g, "z", &more, ROLE_LOCAL);
+    more.id = gen_value(g, "z", &more, ROLE_LOCAL);
     push_result(g->m, k, RES_WHOLE, more.id);
     know(g, more);
   }
@@ -378,7 +387,7 @@ static void gen_repeat(Gen *g) {
   for (int i = 0; i < n; i++) gen_statement(&callee, 0);
   Known next = gen_like(&callee, &callee.known.at[0]), mine = carried;
   PUSH(g->m->arena, gen_fn(&callee)->result, next.id);
-  mine.id = new_value(g, "last", &mine, ROLE_LOCAL);
+  mine.id = gen_value(g, "last", &mine, ROLE_LOCAL);
   push_result(g->m, k, RES_CARRY, mine.id);
   for (uint32_t i = k->narg; i < callee.known.n; i++) {
     Known more = callee.known.at[i];
@@ -389,7 +398,7 @@ static void gen_repeat(Gen *g) {
       continue;
     }
     more = with_first(more, k->count);
-    more.id = new_value(g, "all", &more, ROLE_LOCAL);
+    more.id = gen_value(g, "all", &more, ROLE_LOCAL);
     push_result(g->m, k, RES_SLICE, more.id);
     know(g, more);
   }
@@ -440,16 +449,27 @@ static void gen_running_sum(Gen *g) {
 
 static void gen_statement(Gen *g, int depth) {
   uint32_t what = rng_below(&g->r, 100);
-  if (what < 8) gen_int_comp(g);
-  else if (what < 14) gen_bool_comp(g);
+  Known made;
+  if (what < 10) gen_int_comp(g);
+  else if (what < 15) gen_bool_comp(g);
   else if (what < 26) gen_scatter(g);
   else if (what < 33 && depth > 0) gen_call(g);
   else if (what < 42 && depth > 0) gen_repeat(g);
   else if (what < 45) gen_running_sum(g);
+  else if (what < 50 && gen_guarded_sum(g, &made)) know(g, made);
+  else if (what < 57 && depth > 0 && gen_dense(g, &made)) know(g, made);
   else gen_real_comp(g);
 }
 
 // ---- programs
+
+void gen_param(Gen *g, Known *k, Str name) {
+  Module *m = g->m;
+  k->id = gen_value(g, name, k, ROLE_IN);
+  Param p = {.name = name, .rank = (uint8_t)k->rank, .bar = -1, .init = INIT_NORMAL, .init_b = 1};
+  for (uint32_t d = 0; d < k->rank; d++) p.extent[d] = dim_extent(&k->dim[d]);
+  PUSH(m->arena, m->param, p);
+}
 
 static void gen_args(Gen *g) {
   Module *m = g->m;
@@ -467,15 +487,13 @@ static void gen_args(Gen *g) {
       k.hi = pick_extent(g) - 1;
       PUSH(m->arena, m->range, (DataRange){(Id)i, k.lo, k.hi + 1, 0});
     }
-    k.id = new_value(g, name, &k, ROLE_IN);
-    know(g, k);
-    if (i < nint + nreal) {
+    if (i >= nint + nreal) {
+      gen_param(g, &k, name);
+    } else {
+      k.id = gen_value(g, name, &k, ROLE_IN);
       m->ndata++;
-      continue;
     }
-    Param p = {.name = name, .rank = (uint8_t)k.rank, .bar = -1, .init = INIT_NORMAL, .init_b = 1};
-    for (uint32_t d = 0; d < k.rank; d++) p.extent[d] = dim_extent(&k.dim[d]);
-    PUSH(m->arena, m->param, p);
+    know(g, k);
   }
 }
 
@@ -546,7 +564,13 @@ Module *generate(Arena *a, const GenerateOptions *o) {
            .awkward = o->awkward,
            .site = 1};
   for (int i = 0; i < 6; i++) g.palette[i] = extent[rng_below(&g.r, i < 3 ? 11 : 16)];
+  // Few extents: then operands of products have many indices in common.
+  if (rng_chance(&g.r, 50))
+    for (int i = 0; i < 6; i++) g.palette[i] = i < 5 ? 2 + i % 2 : g.palette[5];
   g.stops = rng_chance(&g.r, 12);
+  // With low limits few points take every path; some programs have as many as vectors of any
+  // length and the usual limits want.
+  g.most_points = rng_chance(&g.r, 10) ? 20000 : rng_chance(&g.r, 50) ? 300 : 900;
   m->name = str_printf("random%llu", (unsigned long long)o->seed);
   m->train = (Train){.batch = 1, .microbatch = 1, .steps = 1, .precision = str_intern("fp64")};
   g.fn = fn_new(m, str_intern("main"), 0);

@@ -20,6 +20,9 @@ Module *generate(Arena *a, const GenerateOptions *o);
 // Adds ENTRY_LOSS over the same arguments: a weighted sum of all that main returns in reals.
 void generate_loss(Module *m);
 
+// Limits of the compiler, some of them low; default for some seeds.
+Limits draw_limits(uint64_t seed);
+
 // The random numbers of tests: splitmix64.
 typedef struct Rng {
   uint64_t state;
