@@ -16,10 +16,10 @@ card_programs() {
 }
 
 numbers() {
-  python3 -c 'import json, sys
-for line in open(sys.argv[1]):
+  records "$1" | python3 -c 'import json, sys
+for line in sys.stdin:
   r = json.loads(line)
-  print(repr(r["loss"]), repr(r["grad_norm"]), sep="\n")' "$1"
+  print(repr(r["loss"]), repr(r["grad_norm"]), sep="\n")'
 }
 
 # against_one_rank NAME PRECISION: what NAME.jsonl logged. In single precision sums in another order differ by some

@@ -25,12 +25,23 @@ says() { grep -qE -- "$1" "$2" || { cat "$2" >&2; fail "no '$1' in $2"; }; }
 
 same() { cmp "$1" "$2" || fail "$1 and $2 differ"; }
 
-# losses LOG: one loss a line.
-losses() {
-  python3 -c 'import json,sys
+# records LOG: those of steps and validations of its last run.
+records() {
+  python3 -c 'import json, sys
+out = []
 for line in open(sys.argv[1]):
   r = json.loads(line)
-  if "loss" in r: print(repr(r["loss"]))' "$1"
+  if "run" not in r: out.append(line)
+  elif r["step"] == 0: out = []
+sys.stdout.writelines(out)' "$1"
+}
+
+# losses LOG: one loss a line.
+losses() {
+  records "$1" | python3 -c 'import json, sys
+for line in sys.stdin:
+  r = json.loads(line)
+  if "loss" in r: print(repr(r["loss"]))'
 }
 
 # near A B TOLERANCE: files of one number a line, relative difference at most TOLERANCE.
