@@ -1,10 +1,27 @@
 // Manifests of checkpoints from anywhere, under a last line that guards them: what is accepted names no
-// file outside the folder.
+// file outside the folder, and its numbers can be used: a run that goes on from it takes samples that there are.
+#include "runtime/data.h"
 #include "runtime/manifest.h"
+#include "runtime/schedule.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+static void use(const DtManifest *m) {
+  enum { BATCH = 1 << 30, COUNT = 50 };
+  DtDataset d = {.count = COUNT};
+  int64_t samples = m->samples, step = m->step;
+  for (int i = 0; i < 3; i++, step++, samples += BATCH)
+    for (int k = 0; k < 2; k++) {
+      int64_t s = dt_dataset_sample(&d, samples + k * (BATCH - 1), (uint64_t)m->seed, i & 1);
+      double rate = dt_rate(DT_COSINE, 1, 10, 100, 0, step);
+      if (s < 0 || s >= COUNT || !(rate >= 0 && rate <= 1)) abort();
+    }
+  int64_t bytes = 0;
+  for (int64_t i = 0; i < m->nparts && i < 9; i++) bytes += m->part[i].bytes;
+  if (bytes < 0) abort();
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   enum { MORE = 64 };
@@ -23,6 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
       if (!*file || strchr(file, '/') || strcmp(file, ".") == 0 || strstr(file, "..")) abort();
       if (m.part[i].bytes < 0 || m.part[i].file != file) abort();
     }
+    use(&m);
   } else if (e.status == 0 || !e.text[0]) {
     abort(); // a refusal says why
   }

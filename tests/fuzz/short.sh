@@ -2,6 +2,15 @@
 # FUZZ_ONLY=tokens runs that one.
 . "$(dirname "$0")/../support/lib.sh"
 seconds=${FUZZ_SECONDS:-10}
+# Any clang that has libFuzzer: the name without a version, then the newest.
+clang= probe='#include <stddef.h>
+int LLVMFuzzerTestOneInput(const char *p, size_t n) { return p == 0 && n; }'
+for c in clang $(compgen -c clang- | grep -E '^clang-[0-9]+$' | sort -t- -k2 -rnu); do
+  echo "$probe" | "$c" -fsanitize=fuzzer,address,undefined -x c - -o probe 2>/dev/null || continue
+  clang=$c
+  break
+done
+[ -n "$clang" ] || { echo "no clang with libFuzzer is installed: fuzzing is skipped"; exit 77; }
 export UBSAN_OPTIONS=halt_on_error=1
 flags=(-g -O1 -std=gnu17 -ffp-contract=off -fsanitize=fuzzer-no-link,address,undefined
   -fno-sanitize-recover=undefined -I"$SRC" -I"$SRC/frontend" -I"$BUILD/frontend")
@@ -14,7 +23,7 @@ objects() {
   for src in "$@"; do
     local folder=$(basename "$(dirname "$src")") # several have a file of the same name
     local o="$dir/$folder-$(basename "$src" .c).o"
-    [ "$o" -nt "$src" ] || clang-14 "${flags[@]}" -c "$src" -o "$o" || fail "cannot compile $src"
+    [ "$o" -nt "$src" ] || "$clang" "${flags[@]}" -c "$src" -o "$o" || fail "cannot compile $src"
     objs+=("$o")
   done
   rm -f "$dir/lib.a"
@@ -26,7 +35,7 @@ objects runtime "$SRC"/runtime/*.c
 for harness in "$SRC"/tests/fuzz/fuzz_*.c; do
   name=$(basename "$harness" .c)
   [ "${FUZZ_ONLY:-${name#fuzz_}}" = "${name#fuzz_}" ] || continue
-  clang-14 "${flags[@]}" -fsanitize=fuzzer "$harness" compiler/lib.a runtime/lib.a -lm -lpthread -o "$name" ||
+  "$clang" "${flags[@]}" -fsanitize=fuzzer "$harness" compiler/lib.a runtime/lib.a -lm -lpthread -o "$name" ||
     fail "cannot build $name"
   mkdir -p "corpus.$name"
   seeds=()

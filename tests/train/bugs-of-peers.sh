@@ -41,8 +41,8 @@ like tied gpt2 "pp=2 micro=4 ranks=2"
 tokens train.bin 3000 97
 run() { # NAME PROGRAM RANKS OPTIONS...
   "./$2" --quiet --threads 1 --steps 3 --ranks "$3" --export "$1.st" --log log.jsonl "${@:4}"
-  python3 -c 'import json
-for line in open("log.jsonl"): print([json.loads(line)[k] for k in ("loss", "grad_norm")])' >"$1.log"
+  records log.jsonl | python3 -c 'import json, sys
+for line in sys.stdin: print([json.loads(line)[k] for k in ("loss", "grad_norm")])' >"$1.log"
 }
 alike() {
   same "$2.st" "$3.st" || fail "$1"

@@ -60,6 +60,19 @@ check llama train.bin "${SMALL_LLAMA[@]}"
 check mlp "" -D hidden=19 -D batch=7 -D microbatch=4
 check_file statistics.dt "" -D batch=11 -D microbatch=4
 check classifier "" -D layers=2 -D dim=16 -D heads=2 -D batch=3 -D microbatch=2
+# A factor whose index is summed with the third one.
+cat >three.dt <<'DT'
+model M() {
+  param A[4, 30, 3] = normal(1)
+  param C[3, 25, 2] = normal(1)
+  loss(x[b, 100]) {
+    q[b, p, r] = sum(i, j, u: x[b, (i j)] * A[i, p, u] * C[u, j, r])
+    return mean(b, p, r: square(q[b, p, r]))
+  }
+}
+train M { data = arrays(x = "x.npy"); batch = 8; optimizer = sgd(lr = 0.0001) }
+DT
+check_file three.dt ""
 # As many metrics as there may be, each its own number.
 {
   printf 'model M(inputs = 100, classes = 10) {\n  param w[inputs | classes] = normal(0.1)\n'
@@ -71,7 +84,7 @@ check classifier "" -D layers=2 -D dim=16 -D heads=2 -D batch=3 -D microbatch=2
 check_file metrics.dt "" -D batch=5 -D microbatch=2
 python3 - <<'PY'
 import json
-for line in open("log.jsonl"):
+for line in open("log.jsonl"): # of one run
     r = json.loads(line)
     if "loss" not in r: continue
     for i in range(2, 33):

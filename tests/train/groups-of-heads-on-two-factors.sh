@@ -12,6 +12,7 @@ python3 "$SRC/tests/layouts/resume.py" --dtc "$DTC" --grouped --count "${PAIRS:-
 tokens train.bin 4000 96
 small=(-D vocab=96 -D length=16 -D layers=2 -D heads=8 -D kv_heads=2 -D dim=32 -D hidden=48 -D batch=5 -D microbatch=2)
 "$DTC" "$SRC/examples/llama.dt" --precision fp64 "${small[@]}" --tp 4 -o train
+rm -f log.jsonl
 ./train --ranks 4 --data train.bin --steps 3 --log log.jsonl --quiet
 "$DTC" "$SRC/examples/llama.dt" --precision fp64 "${small[@]}" --tp 4 -D data=train.bin --interpret --steps 3 >oracle.jsonl
 python3 - <<'PY'

@@ -4,10 +4,10 @@
 tokens train.bin 900 97
 SIZE=(-D vocab=97 -D context=8 -D layers=4 -D heads=2 -D dim=8 -D length=8 -D batch=7 -D microbatch=2 -D warmup=0 -D lr=1e-2)
 numbers() {
-  python3 -c 'import json, sys
-for line in open(sys.argv[1]):
+  records "$1" | python3 -c 'import json, sys
+for line in sys.stdin:
   r = json.loads(line)
-  print(repr(r["loss"]), repr(r["grad_norm"]), sep="\n")' "$1"
+  print(repr(r["loss"]), repr(r["grad_norm"]), sep="\n")'
 }
 "$DTC" "$SRC/examples/gpt2.dt" "${SIZE[@]}" --interpret >one.jsonl
 numbers one.jsonl >one.txt

@@ -18,11 +18,11 @@ END
 # run PROGRAM NAME BATCH ARGS...: three steps; the loss, norm and validation loss of each, and the weights.
 run() {
   "./$1" "${@:4}" --batch "$3" --steps 3 --log "$2.jsonl" --export "$2.st" --quiet --threads 1
-  python3 -c 'import json, sys
-for line in open(sys.argv[1]):
+  records "$2.jsonl" | python3 -c 'import json, sys
+for line in sys.stdin:
   r = json.loads(line)
   for key in "loss", "grad_norm", "val_loss":
-    if key in r: print(repr(r[key]))' "$2.jsonl" >"$2.txt"
+    if key in r: print(repr(r[key]))' >"$2.txt"
 }
 
 # compare WHAT TIED

@@ -50,8 +50,8 @@ tokens train.bin 1000 97
 "$DTC" "$SRC/examples/gpt2.dt" "${SMALL_GPT2[@]}" --precision fp64 --zero 3 -o gpt2
 for ranks in 1 3; do
   ./gpt2 --quiet --ranks $ranks --threads 1 --steps 1 --eval-every 1 --val train.bin --eval-samples 13 --log eval.jsonl --sample 6 >text$ranks
-  python3 -c 'import json
-print([json.loads(l)["val_loss"] for l in open("eval.jsonl") if "val_loss" in l][0])' >eval$ranks
+  records eval.jsonl | python3 -c 'import json, sys
+print([json.loads(l)["val_loss"] for l in sys.stdin if "val_loss" in l][0])' >eval$ranks
 done
 near eval1 eval3 1e-11
 same text1 text3

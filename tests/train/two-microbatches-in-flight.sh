@@ -4,14 +4,14 @@
 . "$(dirname "$0")/../support/lib.sh"
 tokens train.bin 3000 97
 run() { # NAME RANKS OPTIONS...
-  ./"train-$1" --data train.bin --val train.bin --eval-every 3 --eval-samples 7 --ranks "$2" --steps 3 --quiet \
+  ./"train-$1" --data train.bin --val train.bin --eval-every "${EVAL_EVERY:-3}" --eval-samples 7 --ranks "$2" --steps 3 --quiet \
     --log "$1.jsonl" --export "$1.safetensors" "${@:3}"
 }
 numbers() { # the log but for times
-  python3 -c 'import json, sys
-for line in open(sys.argv[1]):
+  records "$1" | python3 -c 'import json, sys
+for line in sys.stdin:
   r = json.loads(line)
-  print({k: r[k] for k in ("step", "loss", "grad_norm", "val_loss") if k in r})' "$1"
+  print({k: r[k] for k in ("step", "loss", "grad_norm", "val_loss") if k in r})'
 }
 equal() { # RANKS OPTIONS...
   for n in 1 2; do
@@ -29,7 +29,7 @@ equal 4 --tp 2 --sequence-parallel --zero 1
 equal 2 --cp 2 --cp-attention ring
 
 "$DTC" "$SRC/examples/llama.dt" "${SMALL_LLAMA[@]}" --tp 2 --in-flight 2 -o train-2
-run 2 2 --threads 1 --batch 4 --eval-every 0 --profile profile.json
+EVAL_EVERY=0 run 2 2 --threads 1 --batch 4 --profile profile.json
 python3 - <<'P'
 import json
 events = json.load(open("profile.json"))["traceEvents"]

@@ -5,13 +5,13 @@
 tokens train.bin 3000 97
 SIZE=("${SMALL_GPT2[@]}" -D layers=3 -D batch=7 -D microbatch=2 -D lr=1e-2 -D warmup=0 -D steps=6)
 compile() { "$DTC" "$SRC/examples/gpt2.dt" "${SIZE[@]}" -o "$@"; }
-# train PROGRAM NAME OPTIONS...: weights and log (without times) as NAME.st, NAME.log
+# [THREADS=N STEPS=N] train PROGRAM NAME OPTIONS...: weights and log (without times) as NAME.st, NAME.log
 train() {
-  "./$1" --quiet --eval-every 0 --threads 1 --steps 4 --export "$2.st" --log "$2.jsonl" "${@:3}"
-  python3 -c 'import json, sys
-for line in open(sys.argv[1]):
+  "./$1" --quiet --eval-every 0 --threads "${THREADS:-1}" --steps "${STEPS:-4}" --export "$2.st" --log "$2.jsonl" "${@:3}"
+  records "$2.jsonl" | python3 -c 'import json, sys
+for line in sys.stdin:
   r = json.loads(line)
-  print([r[k] for k in ("step", "loss", "lr", "grad_norm")])' "$2.jsonl" >"$2.log"
+  print([r[k] for k in ("step", "loss", "lr", "grad_norm")])' >"$2.log"
 }
 equal() {
   same "$1.st" "$2.st"
@@ -34,10 +34,10 @@ equal three0 three3
 compile once --zero 3 --gather once
 train once gathered --ranks 3
 equal three0 gathered
-train p3 threads --ranks 3 --threads 2
+THREADS=2 train p3 threads --ranks 3
 equal three0 threads
 
 # A checkpoint of cut state, and the run that goes on from it.
-train p3 half --ranks 3 --steps 2 --save ck
+STEPS=2 train p3 half --ranks 3 --save ck
 train p3 half --ranks 3 --resume ck
 same three0.st half.st
