@@ -89,15 +89,16 @@ for mpi in openmpi mpich; do
     begin $mpi "$comm"
     kill -TERM "${rank[$((RANDOM % 3))]}"
     gone
-    [ $status -ne 0 ] || fail "$mpi: status 0"
+    [ $status -ne 0 ] || fail "$mpi: status 0 after TERM to a rank"
     saved_once "$mpi, DT_COMM=$comm"
 
-    # What mpirun makes of a signal is its own affair: it may give its ranks little time.
+    # What mpirun makes of a signal is its own affair: it may give its ranks little time, and MPICH's, which
+    # passes the signal on, exits with 0 once in 30 times although its ranks exit with 75.
     for signal in TERM KILL; do
       begin $mpi "$comm"
       kill -$signal "${pids[0]}"
       gone
-      [ $status -ne 0 ] || fail "$mpi: status 0"
+      [ $status -ne 0 ] || [ $mpi$signal = mpichTERM ] || fail "$mpi: status 0 after $signal to mpirun"
     done
   done
 done

@@ -67,7 +67,7 @@ static CompileOptions compile_options(const Options *o, uint64_t seed) {
   Rng r = {seed / TOGETHER};
   CompileOptions c = {.limits = draw_limits(seed / TOGETHER + (UINT64_C(1) << 40))};
   const char *drawn = arch[rng_below(&r, 8)];
-  uint32_t opt = rng_below(&r, 8);
+  uint32_t opt = rng_below(&r, 16);
   c.opt = o->opt <= 3 ? (int)o->opt : opt == 0 ? 3 : opt == 1 ? 1 : 0;
   c.arch = o->arch ? o->arch : arch_runs(drawn) ? drawn : "native";
   if (o->limits) set_limits(o, &c.limits);
