@@ -290,7 +290,7 @@ static int backend(Job *j) {
     schedule_print(p, microbatches(j), &text);
     return put_buf(j, &text);
   }
-  CpuOptions co = {.arch = j->o->arch, .opt = 3};
+  CpuOptions co = {.arch = j->o->arch, .opt = (int)j->m->limits.optimise};
   bool only_text = j->o->emit == EMIT_LLVM || j->o->emit == EMIT_ASM;
   start = now();
   if (j->o->emit != EMIT_C &&
@@ -311,7 +311,8 @@ static int backend(Job *j) {
   LinkOptions lo = {.output = j->o->output ? j->o->output : "./train",
                     .save_temps = j->o->save_temps,
                     .arch = j->o->arch,
-                    .plan = p};
+                    .plan = p,
+                    .quick = !j->m->limits.optimise};
   start = now();
   status = link_program(&lo, &text, &object) ? 0 : EXIT_TOOL;
   timed(j, "cc, link", start);

@@ -60,7 +60,9 @@
   X(search_ways, 729, 1, 1 << 30, "ways to split a statement that are tried")                      \
   X(byte_points, 256, 1, 1 << 24, "points of products that cost as much as a byte sent")           \
   X(byte_traffic, 1024, 1, 1 << 24, "bytes of memory that cost as much as a byte sent")            \
-  X(search_combinations, 512, 1, 1 << 30, "combinations of what a stack has in and out")
+  X(search_combinations, 512, 1, 1 << 30, "combinations of what a stack has in and out")           \
+  /* driver/compile.c; tests that compile much and run it once have 0 */                           \
+  X(optimise, 3, 0, 3, "optimisation by LLVM and the C compiler")
 
 #define MOST_LIMIT ((int64_t)1 << 53)
 

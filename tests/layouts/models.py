@@ -684,6 +684,11 @@ def draw_limits(r):
     return ",".join(f"{n}={r.choice(v)}" for n, v in LIMITS.items() if r.random() < share)
 
 
+def draw_effort(r):
+    """What compiling may cost; mostly little, because a program is compiled for a run of three steps."""
+    return r.choice(["optimise=0,search_states=20000"] * 7 + ["optimise=3"])
+
+
 def draw(r):
     """A model; its parts hold what they drew."""
     spec = {
@@ -714,7 +719,9 @@ def draw(r):
     spec["loss"] = r.choice(losses[spec["data"]])
     spec["pool"] = r.choice(["mean", "first", "last", "max"])
     spec["blocks"] = [draw_block(r, spec) for _ in range(r.choice([1, 1, 2, 2, 3]))]
-    spec["limits"] = draw_limits(r) if r.random() < 0.7 else ""
+    limits = draw_limits(r) if r.random() < 0.7 else ""
+    spec["one_rank"] = draw_effort(r)
+    spec["limits"] = ",".join(x for x in (draw_effort(r), limits) if x)
     source(spec, False, r)  # parts draw what they need
     return spec
 

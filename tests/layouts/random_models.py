@@ -9,7 +9,7 @@
 
 models.py draws them, equality.py has the criterion. For most models dtc's limits are lowered in the
 layouts (DTC_LIMITS), so that they take the paths of large models; the run on one rank has the
-default limits. A model is drawn again that comes within 1e-6 of a kink in its three steps, whose
+default limits, but for the level of optimisation. A model is drawn again that comes within 1e-6 of a kink in its three steps, whose
 loss is not finite, or that makes too much of rounding: its weights moved by one unit in their last
 place move one rank's run by over a quarter of what a layout may differ. All are counted. Layouts that dtc refuses are counted by what it says, and others taken.
 A failure is reduced, by taking parts of the model away and degrees of the layout down, and printed
@@ -83,6 +83,7 @@ class Case:
 
     def __init__(self, runner, spec):
         self.runner, self.spec, self.base = runner, spec, {}
+        runner.limits = spec.get("one_rank", "")
         for kinks in (False, True):
             with open(f"{runner.folder}/{'near' if kinks else 'model'}.dt", "w") as f:
                 f.write(models.source(spec, kinks))
@@ -140,7 +141,7 @@ class Case:
         try:
             return eq.differs(self.runner, self.model, base, l)
         finally:
-            self.runner.limits = ""
+            self.runner.limits = self.spec.get("one_rank", "")
 
 
 # ---- reducing
