@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "runtime/cpu/attention.h"
-#include "runtime/cpu/level.h"
-#include "runtime/cpu/scratch.h"
-#include "runtime/parallel.h"
+#include "runtime/device/cpu/attention.h"
+#include "runtime/device/cpu/level.h"
+#include "runtime/device/cpu/scratch.h"
+#include "runtime/base/parallel.h"
 
 static double now(void) {
   struct timespec t;

@@ -1,5 +1,5 @@
 // The matrix products of attention alone, for bench/floor.c: a template to be included after
-// runtime/cpu/attention.c and vector.h. The tiles are those of attention_kernel.h, on operands that
+// runtime/device/cpu/attention.c and vector.h. The tiles are those of attention_kernel.h, on operands that
 // lie in the caches: no softmax, no copies of operands, no results written.
 
 // Heads [begin, end): arg[0] is the DtAttention, one head's worth. Two products forward and five

@@ -12,25 +12,25 @@
 #include <time.h>
 
 #include "bench/gemm_shapes.h"
-#include "runtime/cpu/attention.c" // its tiles
+#include "runtime/device/cpu/attention.c" // its tiles
 
 #undef DT_F64
 #define DT_F64 0
 #undef DT_LEVEL
 #if defined(__x86_64__)
 #define DT_LEVEL 4
-#include "runtime/cpu/vector.h"
+#include "runtime/device/cpu/vector.h"
 #include "bench/attention_products.h"
 #include "bench/peak_kernel.h"
 #undef DT_LEVEL
 #define DT_LEVEL 3
-#include "runtime/cpu/vector.h"
+#include "runtime/device/cpu/vector.h"
 #include "bench/attention_products.h"
 #include "bench/peak_kernel.h"
 #undef DT_LEVEL
 #endif
 #define DT_LEVEL 1
-#include "runtime/cpu/vector.h"
+#include "runtime/device/cpu/vector.h"
 #include "bench/attention_products.h"
 #include "bench/peak_kernel.h"
 

@@ -11,10 +11,10 @@
 #include <time.h>
 
 #include "bench/gemm_shapes.h"
-#include "runtime/cpu/gemm_job.h"
-#include "runtime/cpu/level.h"
-#include "runtime/cpu/scratch.h"
-#include "runtime/parallel.h"
+#include "runtime/device/cpu/gemm_job.h"
+#include "runtime/device/cpu/level.h"
+#include "runtime/device/cpu/scratch.h"
+#include "runtime/base/parallel.h"
 
 enum { MOST_ROUNDS = 101, MOST_WAYS = 32 };
 

@@ -2,7 +2,7 @@
 #ifndef DTC_BENCH_GEMM_SHAPES_H
 #define DTC_BENCH_GEMM_SHAPES_H
 
-#include "runtime/cpu/gemm.h"
+#include "runtime/device/cpu/gemm.h"
 
 // op: 'N' C = A[m,k] B[k,n]; 'T' C = A[m,k] B[n,k]^T; 'W' C += A[k,m]^T B[k,n].
 typedef struct {

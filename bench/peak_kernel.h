@@ -1,4 +1,4 @@
-// Multiply-adds in registers, for the processor's limit: a template, see runtime/cpu/vector.h.
+// Multiply-adds in registers, for the processor's limit: a template, see runtime/device/cpu/vector.h.
 #define PEAK_CHAINS 12 // more than latency times units
 
 DT_FN static void DT_NAME(peak)(void *const *arg, int64_t begin, int64_t end) {

@@ -1,5 +1,5 @@
 // Finds the cache blocks of matrix products for this machine and prints the table of
-// runtime/cpu/gemm_tuned.h.
+// runtime/device/cpu/gemm_tuned.h.
 //
 // Every level and type that the processor has is timed on one thread over the products of a GPT-2
 // 124M step, scaled down where they are large; a level that it lacks keeps its present entry. kc is
@@ -10,7 +10,7 @@
 #include <time.h>
 
 #include "bench/gemm_shapes.h"
-#include "runtime/cpu/gemm.c" // for the tables and the functions behind them
+#include "runtime/device/cpu/gemm.c" // for the tables and the functions behind them
 
 static const int64_t kcs[] = {192, 256, 384}, mcs[] = {64, 128, 256}, ncs[] = {192, 384, 768};
 

@@ -2,7 +2,7 @@
 #ifndef DTC_LINK_H
 #define DTC_LINK_H
 
-#include "codegen/kernel.h"
+#include "codegen/lower/kernel.h"
 
 typedef struct LinkOptions {
   Str output; // the program to write

@@ -6,17 +6,17 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "codegen/kernel.h"
+#include "codegen/lower/kernel.h"
 #include "codegen/link.h"
-#include "driver/pipeline.h"
+#include "driver/passes.h"
 #include "driver/fits.h"
 #include "driver/report.h"
 #include "driver/schedule.h"
 #include "driver/verify_run.h"
 #include "frontend/frontend.h"
-#include "ir/text.h"
+#include "ir/text/text.h"
 #include "ir/verify.h"
-#include "runtime/file.h"
+#include "runtime/files/file.h"
 
 typedef struct Job {
   const Options *o;

@@ -2,7 +2,7 @@
 #ifndef DTC_COMPILE_H
 #define DTC_COMPILE_H
 
-#include "codegen/kernel.h"
+#include "codegen/lower/kernel.h"
 #include "driver/options.h"
 #include "ir/ir.h"
 

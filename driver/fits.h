@@ -2,7 +2,7 @@
 #ifndef DTC_FITS_H
 #define DTC_FITS_H
 
-#include "codegen/kernel.h"
+#include "codegen/lower/kernel.h"
 
 // Whether a rank of a launch with `dp` data-parallel ranks needs at most `most` bytes (0: any). If
 // not, says on `err` what it needs and which other layouts need less.

@@ -7,7 +7,7 @@
 #include "driver/interpret_chunk.h"
 #include "driver/source.h"
 #include "driver/tables.h"
-#include "ir/interp.h"
+#include "ir/interp/interp.h"
 #include "runtime/comm.h"
 
 _Static_assert((int)DT_MAX_DATA >= MAX_DATA && (int)DT_MAX_METRICS >= MAX_METRICS &&

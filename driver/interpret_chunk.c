@@ -3,7 +3,7 @@
 // signature.
 #include "driver/interpret_chunk.h"
 
-#include "codegen/kernel.h"
+#include "codegen/lower/kernel.h"
 #include "runtime/launch.h"
 
 enum { ALIGNMENT = 64 };

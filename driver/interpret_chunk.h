@@ -2,7 +2,7 @@
 #ifndef DTC_INTERPRET_CHUNK_H
 #define DTC_INTERPRET_CHUNK_H
 
-#include "ir/interp.h"
+#include "ir/interp/interp.h"
 #include "runtime/program.h"
 
 // Fills the program's chunks, which tables_make made: sizes of messages and of what is kept, and

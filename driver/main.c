@@ -3,7 +3,7 @@
 #include "commit.h" // made by commit.cmake
 #include "driver/command.h"
 #include "driver/compile.h"
-#include "runtime/file.h"
+#include "runtime/files/file.h"
 
 int main(int argc, char **argv) {
   dt_standard_files();

@@ -6,7 +6,7 @@
 
 #include "driver/command.h"
 #include "ir/diag.h"
-#include "runtime/pipeline.h"
+#include "runtime/pipeline/pipeline.h"
 
 // One row an option: letter or number, long name, argument (NULL: none; values are parted by |), help.
 // A row without a name heads those that follow. --help prints the rows in this order, and from that

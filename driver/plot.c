@@ -7,7 +7,7 @@
 
 #include "driver/command.h"
 #include "driver/options.h"
-#include "runtime/json.h"
+#include "runtime/files/json.h"
 
 // ---- reading ----
 

@@ -1,7 +1,7 @@
 #include "driver/report.h"
 #include "driver/schedule.h"
 #include "driver/tables.h"
-#include "runtime/run.h"
+#include "runtime/train/run.h"
 
 // Sums over the kernels that one call of function f runs.
 static void add_fn(Report *r, const Plan *p, Id f, double times) {

@@ -3,7 +3,7 @@
 #define DTC_REPORT_H
 
 #include "driver/traffic.h"
-#include "runtime/pipeline.h"
+#include "runtime/pipeline/pipeline.h"
 
 typedef struct Report {
   int64_t parameters; // elements

@@ -2,8 +2,8 @@
 #ifndef DTC_SCHEDULE_H
 #define DTC_SCHEDULE_H
 
-#include "codegen/kernel.h"
-#include "runtime/pipeline.h"
+#include "codegen/lower/kernel.h"
+#include "runtime/pipeline/pipeline.h"
 
 // The pipeline's table for `micro` microbatches a rank, under unit costs or the plan's.
 // dt_pipe_free.

@@ -1,10 +1,10 @@
 // A step of the model as the front end made it: in float64, on one rank, over the whole batch at
 // once. No pass has touched the loss. Its gradient is pass differentiate's, and is held against
-// tangents of the loss, which owe nothing to that pass (ir/interp.h).
+// tangents of the loss, which owe nothing to that pass (ir/interp/interp.h).
 #ifndef DTC_SOURCE_H
 #define DTC_SOURCE_H
 
-#include "ir/interp.h"
+#include "ir/interp/interp.h"
 #include "runtime/program.h"
 
 typedef struct Source {

@@ -1,5 +1,5 @@
 #include "driver/tables.h"
-#include "runtime/pipeline.h"
+#include "runtime/pipeline/pipeline.h"
 
 #include "ir/layout.h"
 #include "passes/util.h"

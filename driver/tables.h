@@ -3,7 +3,7 @@
 #ifndef DTC_TABLES_H
 #define DTC_TABLES_H
 
-#include "codegen/kernel.h"
+#include "codegen/lower/kernel.h"
 #include "runtime/program.h"
 
 // Sizes, data and parameters; no functions. With a plan parameters lie as its program has them, else

@@ -1,7 +1,7 @@
 #include "driver/traffic.h"
 
 #include "driver/tables.h"
-#include "runtime/run.h"
+#include "runtime/train/run.h"
 
 static void add(Traffic *t, const char *axis, const char *what, double count, double bytes) {
   if (bytes <= 0) return;

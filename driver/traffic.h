@@ -2,8 +2,8 @@
 #ifndef DTC_TRAFFIC_H
 #define DTC_TRAFFIC_H
 
-#include "codegen/kernel.h"
-#include "runtime/zero.h"
+#include "codegen/lower/kernel.h"
+#include "runtime/train/zero.h"
 
 typedef struct TrafficRow {
   const char *axis; // "tp", "cp", "data" (the ranks that share a parameter), "pp"

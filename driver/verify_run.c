@@ -6,9 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "ir/text.h"
-#include "runtime/json.h"
-#include "runtime/safetensors.h"
+#include "ir/text/text.h"
+#include "runtime/files/json.h"
+#include "runtime/files/safetensors.h"
 
 // A step of so many points takes the interpreter about three minutes, bounds, spreads and tangents
 // included.

@@ -1,4 +1,4 @@
-// Whether the chunks of a pipeline fit together (ir/chunk_verify.c).
+// Whether the chunks of a pipeline fit together (ir/verify_chunk.c).
 #ifndef DTC_IR_CHUNK_H
 #define DTC_IR_CHUNK_H
 

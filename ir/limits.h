@@ -13,7 +13,7 @@
 
 // X(name, default, least, most, meaning)
 #define LIMITS(X)                                                                                  \
-  /* passes/invert.c */                                                                            \
+  /* passes/differentiate/invert.c */                                                                            \
   X(compare_elements, 8, 1, 1 << 30, "a gather is inverted by comparing up to here")               \
   /* passes/normalise.c */                                                                         \
   X(inline_points, 1 << 16, 0, MOST_LIMIT, "points of a value that is computed where read")        \
@@ -27,13 +27,13 @@
   X(rows_points, 1 << 18, 2, MOST_LIMIT, "points of a sum to some results that is cut in rows")    \
   X(rows_results, 2048, 1, MOST_LIMIT, "results of a reduction that are some")                     \
   X(rows_block, 32, 1, 1 << 24, "least rows of a block")                                           \
-  /* passes/normalise_sum.c, codegen/contract.c */                                                 \
+  /* passes/normalise/sum.c, codegen/lower/product.c */                                                 \
   X(product_side, 4, 1, MOST_LIMIT, "rows and columns of a sum that is a matrix product")          \
   X(product_sum, 4, 1, MOST_LIMIT, "its terms")                                                    \
   X(product_work, 4096, 1, MOST_LIMIT, "its multiplications")                                      \
   X(product_factors, 16, 2, 16, "factors of a product that is taken apart")                        \
   X(product_loops, 4, 0, 4, "loops around a matrix product")                                       \
-  /* codegen/scan.c */                                                                             \
+  /* codegen/lower/scan.c */                                                                             \
   X(scan_extent, 64, 2, MOST_LIMIT, "elements of a running sum that is one pass")                  \
   /* codegen/fuse*.c */                                                                            \
   X(kernel_statements, 40, 1, 40, "statements of a kernel")                                        \

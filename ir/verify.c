@@ -7,7 +7,7 @@
 #include "ir/layout.h"
 #include "ir/range.h"
 #include "ir/shard.h"
-#include "ir/text.h"
+#include "ir/text/text.h"
 
 // How a value of the function being checked gets its elements.
 typedef struct Written {

@@ -10,7 +10,7 @@
 // dy, or dy / count (mean), or dy where B is the first maximal point, whose number is kept (max,
 // min). A function is first differentiated as a whole, statements forward and then backward in one
 // value space; the body of a repeat is then split in two, and what crosses is saved.
-#include "passes/diff.h"
+#include "passes/differentiate/differentiate.h"
 #include "passes/passes.h"
 
 // Values that depend differentiably on those already set.

@@ -3,7 +3,7 @@
 // Does: gives every value the extents of a rank's share; makes an index's position, where it is
 //       used as a value, the position in the whole; reads and writes along a split dimension, by
 //       what is no index, only where this rank has the element; counts whole terms of partial sums
-//       on rank 0 only; makes conversions of packing and collectives (localise_move.c).
+//       on rank 0 only; makes conversions of packing and collectives (localise/move.c).
 // Requires: the global form (axes, layouts, assignments), as ir_verify checks it.
 // Guarantees: the local form: on the ranks of a mesh the program computes shares of what it
 //       computed before. Places past the end of an uneven split hold 0. Functions that ask for
@@ -12,7 +12,7 @@
 //
 // A place past the end holds 0 because each statement that writes it has a condition around its
 // body, unless the body is a product with a factor that is 0 there: products stay products.
-#include "passes/localise.h"
+#include "passes/localise/localise.h"
 
 #include <stdlib.h>
 

@@ -5,7 +5,7 @@
 //       a costly function of far fewer points than its statement becomes its own statement, where
 //       loops alone would not keep it outside;
 //       factors free of bound indices move out of sums, and long products become two-operand
-//       contractions, ordered by the size of what is between (normalise_sum.c);
+//       contractions, ordered by the size of what is between (normalise/sum.c);
 //       a sum that is (or holds) a matrix product stands alone, its operands plain reads: what
 //       surrounds it, guards and operand expressions become pointwise statements; where a guard
 //       cannot stand on every factor, sums that come out as NaN are added up again under it;
@@ -13,12 +13,12 @@
 //       share it;
 //       a result that takes over an argument's storage is written after the last read of that.
 // Requires: storage types (precision).
-// Guarantees: every contraction that codegen/contract.c may take is `sum(k..: a[..] * b[..])`. The
+// Guarantees: every contraction that codegen/lower/product.c may take is `sum(k..: a[..] * b[..])`. The
 //       float rewrites it makes: sums and products of the same terms in another order, a factor
 //       applied after a sum and not before it. Nothing later changes a bit.
 // Invalidates: positions of statements and values.
 #include "passes/bounds.h"
-#include "passes/normal.h"
+#include "passes/normalise/normalise.h"
 #include "passes/passes.h"
 #include "passes/util.h"
 

@@ -1,6 +1,6 @@
 // The passes over a Module, one file each. A pass changes the Module in place (it makes new statement
 // arrays) and returns false where it has reported an error of the user's with diag_error; a mistake of
-// dtc's own is a BUG. The driver's table (driver/pipeline.c) holds their order.
+// dtc's own is a BUG. The driver's table (driver/passes.c) holds their order.
 #ifndef DTC_PASSES_H
 #define DTC_PASSES_H
 

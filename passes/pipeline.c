@@ -8,9 +8,9 @@
 //
 // Run one after the other, forward.0 to forward.N, backward.N to backward.0 do what the step did,
 // in the same order for each sum: a chunk's functions compute the same statements. What passes
-// between them is in their arguments and results (passes/pipeline_emit.c).
+// between them is in their arguments and results (passes/pipeline/emit.c).
 #include "passes/passes.h"
-#include "passes/pipeline.h"
+#include "passes/pipeline/pipeline.h"
 
 bool pass_pipeline(Module *m) {
   if (m->stages < 2 || m->chunk.n || m->entry[ENTRY_STEP] == NONE || !m->param.n) return true;

@@ -3,7 +3,7 @@
 // Guarantees: no read or write is out of range, given Module.range, which is checked on the data.
 // Invalidates: nothing; only Module.range changes.
 #include "ir/range.h"
-#include "ir/text.h"
+#include "ir/text/text.h"
 #include "passes/passes.h"
 #include "passes/util.h"
 

@@ -8,7 +8,7 @@
 // Axis `cp` is for the sequence: parameters are whole on it. On any other, `tp`, all indices may be
 // but those of the batch and, unless Axis.sequence asks for it, the sequence. Axes are planned one
 // after the other, cp first, so that blocks of one can lie within those of the other. A model axis
-// may become two, if that costs less (shard_factor.c).
+// may become two, if that costs less (shard/factor.c).
 //
 // A plan is chosen for the training step as a whole; the other entries then take the parameters
 // where they are. The bodies of a stack's repeats, forward and backward, are solved together, as
@@ -19,7 +19,7 @@
 // statements move. The first two are what the axis is for. The fourth reduces a product before its
 // bias and the residual are added, not after. What the model says by `shard(i: tp)` binds the plan.
 #include "passes/passes.h"
-#include "passes/shard.h"
+#include "passes/shard/shard.h"
 
 // ---- before: argmax as a maximum and a minimum, which can be cut
 

@@ -16,7 +16,7 @@
 #ifndef DTC_RUNTIME_COMM_H
 #define DTC_RUNTIME_COMM_H
 
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 #include "runtime/program.h"
 
 enum { DT_AXIS_TP, DT_AXIS_TP_OUTER, DT_AXIS_CP, DT_AXIS_DP, DT_AXIS_PP, DT_AXES };
@@ -96,7 +96,7 @@ DtTicket dt_send(const DtGroup *g, int to, DtType type, const void *data, int64_
                  DtNote note);
 DtTicket dt_recv(const DtGroup *g, int from, DtType type, void *data, int64_t count, DtNote note);
 void dt_wait(DtTicket t);
-// As dt_wait, in emitted code: the other one of two microbatches in flight (runtime/flight.h) first
+// As dt_wait, in emitted code: the other one of two microbatches in flight (runtime/comm/flight.h) first
 // runs until it waits too, or ends.
 void dt_wait_aside(DtTicket t);
 // For all receives from the first to the last ticket; 0 where there are none.

@@ -2,11 +2,11 @@
 #ifndef DT_LAUNCH_H
 #define DT_LAUNCH_H
 
-#include "runtime/cpu/attention.h"
-#include "runtime/cpu/gemm.h"
-#include "runtime/cpu/scan.h"
-#include "runtime/parallel.h"
-#include "runtime/trace.h"
+#include "runtime/device/cpu/attention.h"
+#include "runtime/device/cpu/gemm.h"
+#include "runtime/device/cpu/scan.h"
+#include "runtime/base/parallel.h"
+#include "runtime/base/trace.h"
 
 // Fills with zeros on all threads, past the caches: p is aligned to 16 bytes.
 void dt_fill_zero(void *p, size_t bytes);

@@ -1,5 +1,5 @@
 // What a compiled model hands to the runtime: tables of its tensors and settings, and the functions
-// that compute. The emitted C file defines one `const DtProgram dt_program`; runtime/main.c is the rest of the
+// that compute. The emitted C file defines one `const DtProgram dt_program`; runtime/train/main.c is the rest of the
 // training program. Nothing here knows of the compiler.
 #ifndef DT_PROGRAM_H
 #define DT_PROGRAM_H
@@ -99,7 +99,7 @@ typedef struct DtCall {
   void *send, *slot;
   int chunk, part; // which of a pipeline's functions is called, DtPipeChunk.run[part]
   bool last; // step: no microbatch of it comes after this one on the rank
-  struct DtZero *zero; // where the layers' parameters and gradients are (runtime/zero.h); NULL: in param and grad
+  struct DtZero *zero; // where the layers' parameters and gradients are (runtime/train/zero.h); NULL: in param and grad
 } DtCall;
 typedef void DtEntry(const DtCall *call);
 
@@ -141,7 +141,7 @@ typedef struct DtPipeChunk {
 typedef struct DtProgram {
   const char *model, *build; // build: hash of the compiled program, hex
   DtType type; // of parameters and all real data
-  int cpu_level; // that the kernels need, as runtime/cpu/level.h numbers them; 0: no named ones
+  int cpu_level; // that the kernels need, as runtime/device/cpu/level.h numbers them; 0: no named ones
   const char *cpu_features; // and what beyond a level (dt_cpu_has), or NULL
   int ndata, nparam, ntotal, nmetric, nmoment, nkernel;
   const DtData *data;
@@ -171,15 +171,15 @@ typedef struct DtProgram {
   bool accumulate_each; // gradients are reduced at every microbatch, not once a step
   bool gather_once; // zero 3: gathered parameters are kept for the step
   // With pp above 1, in place of step, eval and sample: pp stages, nchunk chunks in all; `schedule` is a
-  // DtPipeKind (runtime/pipeline.h). `param` then names the model's parameters; none lie anywhere.
+  // DtPipeKind (runtime/pipeline/pipeline.h). `param` then names the model's parameters; none lie anywhere.
   int nchunk, schedule;
   const DtPipeChunk *chunk;
   const DtStage *stage;
   const char *source; // where the loss is: "gpt2.dt:24"; or NULL
-  // Microbatches that a rank has under way at once (runtime/flight.h), each with a frame and its
+  // Microbatches that a rank has under way at once (runtime/comm/flight.h), each with a frame and its
   // data; 0 means 1.
   int in_flight;
-  // That products and attention ask for on a thread, at most (runtime/cpu/scratch.h).
+  // That products and attention ask for on a thread, at most (runtime/device/cpu/scratch.h).
   int64_t scratch_bytes;
 } DtProgram;
 

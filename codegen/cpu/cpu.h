@@ -2,8 +2,8 @@
 #ifndef DTC_CPU_H
 #define DTC_CPU_H
 
-#include "codegen/affine.h"
-#include "codegen/loops.h"
+#include "codegen/lower/affine.h"
+#include "codegen/lower/nest.h"
 
 #include <llvm-c/Core.h>
 

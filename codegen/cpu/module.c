@@ -1,7 +1,7 @@
 // All kernels of a plan as one LLVM module; optimised, and written as text, assembly or an object.
 #define _GNU_SOURCE // RTLD_DEFAULT
 #include "codegen/cpu/cpu.h"
-#include "runtime/cpu/level.h"
+#include "runtime/device/cpu/level.h"
 
 #include <dlfcn.h>
 #include <llvm-c/Analysis.h>

@@ -1,4 +1,4 @@
-// Philox in lanes: runtime/philox.h's dt_uniform, operation by operation, on integers.
+// Philox in lanes: runtime/base/philox.h's dt_uniform, operation by operation, on integers.
 #include "codegen/cpu/cpu.h"
 
 typedef struct Philox {

@@ -1,4 +1,4 @@
-// A nest of reductions that share all loops. codegen/loops.h says in which order each adds.
+// A nest of reductions that share all loops. codegen/lower/nest.h says in which order each adds.
 #include "codegen/cpu/cpu.h"
 
 typedef struct Reduce {

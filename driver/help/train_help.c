@@ -1,5 +1,5 @@
 // Prints the help that every training program has, from which its manual page and completions are made.
-#include "runtime/options.h"
+#include "runtime/train/options.h"
 
 int main(void) {
   dt_options_help(&(DtProgram){.model = "a model"});

@@ -2,9 +2,9 @@
 // definition, gives what the statement gives.
 #include <stdlib.h>
 
-#include "codegen/kernel.h"
-#include "ir/interp.h"
-#include "ir/text.h"
+#include "codegen/lower/kernel.h"
+#include "ir/interp/interp.h"
+#include "ir/text/text.h"
 
 typedef struct Case {
   const char *fact, *text; // a function f whose last statement is tried
@@ -61,7 +61,7 @@ static const Case cases[] = {
      "c[i<64, j<48] = sum(k<32, z<3: a[i, k] * b[j, k])"), 0, 0, 0, 0},
 };
 
-// The product as runtime/cpu/gemm.h defines it.
+// The product as runtime/device/cpu/gemm.h defines it.
 static void run_plan(const GemmPlan *g, const double *a, const double *b, double *c, uint32_t loop, bool *first) {
   if (loop < g->nbatch && loop < 4) {
     bool fresh = *first;

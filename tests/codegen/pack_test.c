@@ -2,7 +2,7 @@
 // aligned, and the total is close to what is alive at the worst moment.
 #include <stdlib.h>
 
-#include "codegen/plan.h"
+#include "codegen/lower/plan.h"
 
 static uint64_t state = 88172645463325252u;
 static uint32_t below(uint32_t n) {

@@ -1,8 +1,8 @@
 // Manifests of checkpoints from anywhere, under a last line that guards them: what is accepted names no
 // file outside the folder, and its numbers can be used: a run that goes on from it takes samples that there are.
-#include "runtime/data.h"
-#include "runtime/manifest.h"
-#include "runtime/schedule.h"
+#include "runtime/data/data.h"
+#include "runtime/files/manifest.h"
+#include "runtime/pipeline/schedule.h"
 
 #include <stdio.h>
 #include <stdlib.h>

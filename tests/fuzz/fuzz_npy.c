@@ -1,5 +1,5 @@
 // .npy files from anywhere: whatever is accepted can be read to its last element.
-#include "runtime/npy.h"
+#include "runtime/data/npy.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 // Weight files from anywhere (and with them the JSON parser): whatever is accepted can be read to
 // its last element.
-#include "runtime/safetensors.h"
+#include "runtime/files/safetensors.h"
 
 #include <stdlib.h>
 #include <string.h>

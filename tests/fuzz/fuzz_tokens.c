@@ -1,5 +1,5 @@
 // Token files from anywhere: whatever is accepted can be read to its last token.
-#include "runtime/tokens.h"
+#include "runtime/data/tokens.h"
 
 #include <stdlib.h>
 

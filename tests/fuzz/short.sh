@@ -21,16 +21,18 @@ objects() {
   shift
   mkdir -p "$dir"
   for src in "$@"; do
-    local folder=$(basename "$(dirname "$src")") # several have a file of the same name
-    local o="$dir/$folder-$(basename "$src" .c).o"
+    local o=${src#"$SRC/"} # several folders have a file of the same name
+    o=$dir/$(tr / - <<<"${o#"$BUILD/"}").o
     [ "$o" -nt "$src" ] || "$clang" "${flags[@]}" -c "$src" -o "$o" || fail "cannot compile $src"
     objs+=("$o")
   done
   rm -f "$dir/lib.a"
   ar rcs "$dir/lib.a" "${objs[@]}"
 }
-objects compiler "$SRC"/ir/*.c "$SRC"/passes/*.c "$SRC"/frontend/*.c "$BUILD"/frontend/*.tab.c "$BUILD"/frontend/*.yy.c
-objects runtime "$SRC"/runtime/*.c
+mapfile -t ir < <(find "$SRC/ir" "$SRC/passes" -name '*.c' | sort)
+mapfile -t runtime < <(find "$SRC/runtime" -name '*.c' ! -path '*/mpi/*' ! -path '*/device/*' | sort)
+objects compiler "${ir[@]}" "$SRC"/frontend/*.c "$BUILD"/frontend/*.tab.c "$BUILD"/frontend/*.yy.c
+objects runtime "${runtime[@]}"
 
 for harness in "$SRC"/tests/fuzz/fuzz_*.c; do
   name=$(basename "$harness" .c)

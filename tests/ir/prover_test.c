@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "ir/range.h"
-#include "ir/text.h"
+#include "ir/text/text.h"
 #include "ir/verify.h"
 
 enum { PROGRAMS = 30000, NDATA = 6 };

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "ir/interp.h"
-#include "ir/text.h"
+#include "ir/interp/interp.h"
+#include "ir/text/text.h"
 #include "ir/verify.h"
 
 enum { RANKS = 4 };

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "frontend/frontend.h"
-#include "ir/text.h"
+#include "ir/text/text.h"
 #include "ir/verify.h"
 #include "passes/passes.h"
 

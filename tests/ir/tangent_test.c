@@ -1,11 +1,11 @@
-// Tangents of known cases, ties and kinks among them: y at x, and dy where dx = 1 (ir/interp.h).
+// Tangents of known cases, ties and kinks among them: y at x, and dy where dx = 1 (ir/interp/interp.h).
 // tests/random and tests/gradient hold gradients of whole programs against both tangents and central
 // differences.
 #include <math.h>
 #include <stdlib.h>
 
-#include "ir/interp.h"
-#include "ir/text.h"
+#include "ir/interp/interp.h"
+#include "ir/text/text.h"
 
 typedef struct Known {
   const char *body; // of x, one element

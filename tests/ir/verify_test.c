@@ -1,7 +1,7 @@
 // The verifier refuses each file of tests/ir/verify for the reason that its head gives (`# why:
 // text`), and accepts those without one.
 #include "ir/verify.h"
-#include "ir/text.h"
+#include "ir/text/text.h"
 #include "support/cases.h"
 
 static bool check(Case *c) {

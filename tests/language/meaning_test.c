@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "frontend/frontend.h"
-#include "ir/interp.h"
+#include "ir/interp/interp.h"
 #include "ir/verify.h"
 
 static uint64_t state;

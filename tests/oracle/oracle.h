@@ -3,7 +3,7 @@
 #ifndef DTC_TESTS_ORACLE_H
 #define DTC_TESTS_ORACLE_H
 
-#include "ir/interp.h"
+#include "ir/interp/interp.h"
 
 // A function's arguments, and its results once it ran.
 typedef struct Activation {
@@ -51,7 +51,7 @@ typedef enum FiniteResult {
 FiniteResult finite_check(const Module *loss_m, Id loss, const Module *step_m, Id step,
                           const FiniteOptions *o, Buf *error);
 
-// The same gradients against tangents of `loss` (ir/interp.h): exact, also at ties and kinks, so
+// The same gradients against tangents of `loss` (ir/interp/interp.h): exact, also at ties and kinks, so
 // that what is allowed is what rounding does. *worst, where not NULL, grows to the largest
 // difference, in parts of what is allowed. A wrong element is named.
 FiniteResult tangent_check(const Module *loss_m, Id loss, const Module *step_m, Id step,

@@ -1,10 +1,10 @@
 // An axis as two factors, one for the groups of heads and one for the heads of a group: what each
 // rank holds and exchanges, that it computes what one rank does, and when it is not so.
 #include "ir/layout.h"
-#include "ir/text.h"
+#include "ir/text/text.h"
 #include "ir/verify.h"
 #include "passes/passes.h"
-#include "passes/shard.h"
+#include "passes/shard/shard.h"
 #include "support/mesh.h"
 #include "tests/oracle/oracle.h"
 

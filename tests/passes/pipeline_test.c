@@ -5,9 +5,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "driver/pipeline.h"
+#include "driver/passes.h"
 #include "frontend/frontend.h"
-#include "ir/text.h"
+#include "ir/text/text.h"
 #include "ir/verify.h"
 #include "passes/passes.h"
 #include "support/load.h"

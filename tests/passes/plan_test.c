@@ -1,8 +1,8 @@
 // The plans that pass shard finds for the examples at their sizes: they are Megatron's, counted
 // collective by collective, and proved to be least ones; the same at any depth; and every one of
 // their conversions is needed, by the rule that verifies them.
-#include "ir/text.h"
-#include "passes/shard.h"
+#include "ir/text/text.h"
+#include "passes/shard/shard.h"
 #include "support/mesh.h"
 
 // ---- what they exchange

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "ir/interp.h"
-#include "ir/text.h"
+#include "ir/interp/interp.h"
+#include "ir/text/text.h"
 #include "ir/verify.h"
-#include "runtime/philox.h"
+#include "runtime/base/philox.h"
 
 static int failures;
 static void fail(const char *name, const char *what) {
@@ -203,7 +203,7 @@ static void random_numbers(void) {
 
 enum { SUMS = 40, TERMS = 1000 };
 
-// The bound that ir/interp.h states for sum(x * x - 0.3333): a rounding of the constant, of the
+// The bound that ir/interp/interp.h states for sum(x * x - 0.3333): a rounding of the constant, of the
 // product and of the difference for each term, and what a sum of n of them allows.
 static double stated_bound(const double *x) {
   double terms = 0, sum_abs = 0;

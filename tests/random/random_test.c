@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "ir/text.h"
+#include "ir/text/text.h"
 #include "tests/random/support/check.h"
 
 typedef struct Options {

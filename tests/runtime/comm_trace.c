@@ -4,8 +4,8 @@
 #include "support/check.h"
 #include "support/worlds.h"
 
-#include "runtime/json.h"
-#include "runtime/trace.h"
+#include "runtime/files/json.h"
+#include "runtime/base/trace.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/cpu/attention.h"
-#include "runtime/cpu/level.h"
-#include "runtime/cpu/scratch.h"
-#include "runtime/parallel.h"
+#include "runtime/device/cpu/attention.h"
+#include "runtime/device/cpu/level.h"
+#include "runtime/device/cpu/scratch.h"
+#include "runtime/base/parallel.h"
 
 static int failures;
 static uint64_t state = 88172645463325252u;

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/cpu/gemm.h"
-#include "runtime/cpu/level.h"
-#include "runtime/cpu/scratch.h"
-#include "runtime/parallel.h"
+#include "runtime/device/cpu/gemm.h"
+#include "runtime/device/cpu/level.h"
+#include "runtime/device/cpu/scratch.h"
+#include "runtime/base/parallel.h"
 
 enum { BATCHES = sizeof((DtGemm *)0)->batch / sizeof((DtGemm *)0)->batch[0] };
 

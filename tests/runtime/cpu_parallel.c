@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "runtime/parallel.h"
+#include "runtime/base/parallel.h"
 
 static atomic_int failures;
 

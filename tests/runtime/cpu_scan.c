@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/cpu/scan.h"
-#include "runtime/parallel.h"
+#include "runtime/device/cpu/scan.h"
+#include "runtime/base/parallel.h"
 
 static uint64_t state = 88172645463325252u;
 static int failures;

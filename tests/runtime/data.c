@@ -1,6 +1,6 @@
 // Samples from files: which tokens they are, conversions, ranges with file, position and value, and
 // the forms of --data.
-#include "runtime/data.h"
+#include "runtime/data/data.h"
 #include "support/check.h"
 #include "support/fake.h"
 

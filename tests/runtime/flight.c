@@ -5,7 +5,7 @@
 #include "support/check.h"
 
 #include "runtime/comm.h"
-#include "runtime/flight.h"
+#include "runtime/comm/flight.h"
 #include "runtime/launch.h"
 
 #include <stdio.h>

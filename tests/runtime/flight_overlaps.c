@@ -5,8 +5,8 @@
 #include "support/check.h"
 #include "support/worlds.h"
 
-#include "runtime/flight.h"
-#include "runtime/trace.h"
+#include "runtime/comm/flight.h"
+#include "runtime/base/trace.h"
 
 #include <stdlib.h>
 

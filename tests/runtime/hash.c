@@ -1,5 +1,5 @@
 // XXH64 against published values, and in pieces of every size.
-#include "runtime/hash.h"
+#include "runtime/base/hash.h"
 #include "support/check.h"
 
 #include <string.h>

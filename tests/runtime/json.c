@@ -1,6 +1,6 @@
 // JSON: what the grammar allows is read, what it does not is refused, and numbers print so that
 // they read back.
-#include "runtime/json.h"
+#include "runtime/files/json.h"
 #include "support/check.h"
 
 #include <math.h>

@@ -1,8 +1,8 @@
 // Files past 2^31 and 2^32 bytes: what is read there is what is there, and what is written there
 // arrives. The files are holes but for a few places, and take neither disk nor time.
 #define _GNU_SOURCE
-#include "runtime/data.h"
-#include "runtime/safetensors.h"
+#include "runtime/data/data.h"
+#include "runtime/files/safetensors.h"
 #include "support/check.h"
 #include "support/fake.h"
 

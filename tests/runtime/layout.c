@@ -1,6 +1,6 @@
 // Local arrays of split parameters: every element of the whole is on the ranks that the rule says, in
 // the order of the whole, and ranges and runs say where.
-#include "runtime/layout.h"
+#include "runtime/model/layout.h"
 #include "support/check.h"
 
 #include <stdlib.h>

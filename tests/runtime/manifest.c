@@ -2,8 +2,8 @@
 // that are not there, tensors that are there twice, or not, or in another shape. A checkpoint of the
 // first version is read.
 #define _GNU_SOURCE
-#include "runtime/hash.h"
-#include "runtime/manifest.h"
+#include "runtime/base/hash.h"
+#include "runtime/files/manifest.h"
 #include "support/check.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // The least of the machine's memory and the limits of the control groups around the process, read
 // from a tree of files made for it.
-#include "runtime/limit.h"
+#include "runtime/base/limit.h"
 
 #include <stdio.h>
 #include <stdlib.h>

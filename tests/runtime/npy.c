@@ -1,5 +1,5 @@
 // .npy files as NumPy writes them, and headers that lie.
-#include "runtime/npy.h"
+#include "runtime/data/npy.h"
 #include "support/check.h"
 
 #include <stdlib.h>

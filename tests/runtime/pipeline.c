@@ -1,7 +1,7 @@
 // Every schedule for up to 8 stages and 20 microbatches: it runs without waiting for ever, its
 // length is the known one, and it keeps within its memory. Tables with a planted fault are refused
 // by name.
-#include "runtime/pipeline.h"
+#include "runtime/pipeline/pipeline.h"
 #include "support/check.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // Safetensors: a file that lies in any way is refused with the cause; numbers of every precision
 // are read.
-#include "runtime/safetensors.h"
+#include "runtime/files/safetensors.h"
 #include "support/check.h"
 
 #include <math.h>

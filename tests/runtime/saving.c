@@ -1,9 +1,9 @@
 // Checkpoints and exports of every layout hold the same tensors, and every layout goes on from any
 // other's: tensors split over tp and cp, in blocks, with remainders, in pieces of ZeRO and of zero
 // groups.
-#include "runtime/checkpoint.h"
-#include "runtime/layout.h"
-#include "runtime/pieces.h"
+#include "runtime/files/checkpoint.h"
+#include "runtime/model/layout.h"
+#include "runtime/files/pieces.h"
 #include "support/check.h"
 #include "support/worlds.h"
 

@@ -1,5 +1,5 @@
 // Learning rates against values worked out by hand, and the bias corrections.
-#include "runtime/schedule.h"
+#include "runtime/pipeline/schedule.h"
 #include "support/check.h"
 
 static bool near(double a, double b) { return fabs(a - b) <= 1e-15 + 1e-12 * fabs(b); }

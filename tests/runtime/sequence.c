@@ -1,9 +1,9 @@
 // What ranks will say to one another is run before it is said: operations that do not fit together
 // are found, with the two ranks and their turns. Then the runtime's own sums of tied gradients over
 // stages, rehearsed rank by rank, with faults planted in their tables.
-#include "runtime/sequence.h"
+#include "runtime/comm/sequence.h"
 
-#include "runtime/rehearse.h"
+#include "runtime/train/rehearse.h"
 #include "support/check.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // The order of samples is a permutation for every count, and another one in another epoch or with
 // another seed.
-#include "runtime/shuffle.h"
+#include "runtime/data/shuffle.h"
 #include "support/check.h"
 
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 // any vocabulary, are not.
 #include "support/check.h"
 
-#include "runtime/tokens.h"
+#include "runtime/data/tokens.h"
 
 #include <stdio.h>
 #include <stdlib.h>

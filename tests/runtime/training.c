@@ -1,7 +1,7 @@
 // Training with hand-written models: a batch is the same function in any microbatches, a resumed
 // run gives the same bits as one that was not stopped, and every record of the log is there.
-#include "runtime/json.h"
-#include "runtime/safetensors.h"
+#include "runtime/files/json.h"
+#include "runtime/files/safetensors.h"
 #include "support/check.h"
 #include "support/fake.h"
 

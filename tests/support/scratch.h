@@ -4,7 +4,7 @@
 
 #include <dlfcn.h>
 
-#include "codegen/kernel.h"
+#include "codegen/lower/kernel.h"
 
 // What the program asks for, by the runtime's part that is linked to it where it asks for any.
 static inline void plan_scratch(void *lib, const Plan *p) {

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "codegen/link.h"
-#include "ir/interp.h"
-#include "ir/text.h"
+#include "ir/interp/interp.h"
+#include "ir/text/text.h"
 #include "tests/support/scratch.h"
 
 typedef void TestFn(void *const *arg, void *const *result, char *frame, const uint64_t *key);

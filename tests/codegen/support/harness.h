@@ -2,7 +2,7 @@
 #ifndef DTC_TESTS_CODEGEN_HARNESS_H
 #define DTC_TESTS_CODEGEN_HARNESS_H
 
-#include "codegen/kernel.h"
+#include "codegen/lower/kernel.h"
 
 // Parses IR text; NULL after diagnostics on stdout.
 Module *harness_parse(Arena *a, const char *path);

@@ -3,9 +3,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "driver/pipeline.h"
+#include "driver/passes.h"
 #include "frontend/frontend.h"
-#include "ir/text.h"
+#include "ir/text/text.h"
 #include "ir/verify.h"
 
 Module *case_compile(Arena *a, const Case *c, Str precision, bool whole) {

@@ -3,7 +3,7 @@
 #ifndef DTC_TESTS_CASE_H
 #define DTC_TESTS_CASE_H
 
-#include "ir/interp.h"
+#include "ir/interp/interp.h"
 #include "runtime/program.h"
 
 enum { MAX_DEFINES = 16, MAX_OUT = 1 + DT_MAX_METRICS };

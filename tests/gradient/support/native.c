@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "codegen/kernel.h"
+#include "codegen/lower/kernel.h"
 #include "codegen/link.h"
-#include "runtime/zero.h"
+#include "runtime/train/zero.h"
 #include "tests/gradient/support/case.h"
 
 enum { GUARD = 4096 };

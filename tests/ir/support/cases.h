@@ -2,7 +2,7 @@
 #ifndef DTC_TESTS_CASES_H
 #define DTC_TESTS_CASES_H
 
-#include "ir/text.h"
+#include "ir/text/text.h"
 
 typedef struct Case {
   const char *path, *text; // the whole file

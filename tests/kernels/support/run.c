@@ -1,8 +1,8 @@
 #define _GNU_SOURCE
 #include "tests/kernels/support/run.h"
 
-#include "ir/interp.h"
-#include "ir/text.h"
+#include "ir/interp/interp.h"
+#include "ir/text/text.h"
 
 #include <dlfcn.h>
 #include <math.h>

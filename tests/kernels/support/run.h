@@ -3,7 +3,7 @@
 #ifndef TEST_KERNELS_RUN_H
 #define TEST_KERNELS_RUN_H
 
-#include "codegen/kernel.h"
+#include "codegen/lower/kernel.h"
 
 typedef struct CheckOptions {
   const char *arch; // NULL: native

@@ -2,8 +2,8 @@
 #ifndef DTC_TEST_LOAD_H
 #define DTC_TEST_LOAD_H
 
-#include "ir/interp.h"
-#include "ir/text.h"
+#include "ir/interp/interp.h"
+#include "ir/text/text.h"
 
 // The file's text, with "@B" replaced by `batch` and "@4" by four times it (batch 0: left alone).
 // malloc'd; NULL if it can't be read.

@@ -3,11 +3,11 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "driver/pipeline.h"
+#include "driver/passes.h"
 #include "frontend/frontend.h"
 #include "ir/verify.h"
 #include "passes/passes.h"
-#include "passes/shard.h"
+#include "passes/shard/shard.h"
 
 Module *mesh_compile(Arena *a, const char *example, const char *const *define) {
   Str d[MAX_DEFINES + 1] = {str_intern("train.precision=fp64")};

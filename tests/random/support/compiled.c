@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "codegen/kernel.h"
+#include "codegen/lower/kernel.h"
 #include "codegen/link.h"
 #include "tests/random/support/check.h"
 #include "tests/random/support/merge.h"

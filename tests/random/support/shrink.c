@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "ir/text.h"
+#include "ir/text/text.h"
 #include "ir/verify.h"
 #include "passes/util.h"
 #include "tests/random/support/check.h"

@@ -1,0 +1,339 @@
+// A pipeline's chunks: where their functions find what they receive, send and keep, and the tables
+// of stages and chunks. Messages and slots are one array each, their values at multiples of 64
+// bytes in the order of arguments and results.
+#include "codegen/host/host.h"
+
+enum { ALIGNMENT = 64 };
+
+static int64_t aligned_bytes(const Value *v) {
+  int64_t bytes = value_count(v) * dtype_size(v->type);
+  return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+bool host_chunk_of(const Host *h, Id fn, uint32_t *chunk, ChunkPart *part) {
+  for (uint32_t k = 0; k < h->m->chunk.n; k++)
+    for (int i = 0; i < NCHUNK_PART; i++) {
+      if (h->m->chunk.at[k].fn[i] != fn) continue;
+      *chunk = k;
+      *part = (ChunkPart)i;
+      return true;
+    }
+  return false;
+}
+
+void host_chunk_begin(HostFn *x) {
+  const Module *m = x->h->m;
+  if (!host_chunk_of(x->h, x->id, &x->number, &x->part)) return;
+  x->chunk = &m->chunk.at[x->number];
+  x->entry = x->part == (m->split ? CHUNK_WEIGHTS : CHUNK_BACKWARD) ? ENTRY_STEP : ENTRY_EVAL;
+  x->h->params = x->h->stage[x->number % m->stages];
+}
+
+static uint32_t data_count(const Host *h, ChunkPart part) {
+  return part == CHUNK_SAMPLE ? 1 : h->m->ndata; // tokens alone
+}
+
+// Data, first, batch and totals.
+static uint32_t lead_count(const Host *h, ChunkPart part) {
+  if (part == CHUNK_SAMPLE) return data_count(h, part);
+  Id count = h->m->entry[ENTRY_COUNT];
+  return h->m->ndata + 2 + (count == NONE ? 0 : h->m->fn.at[count].result.n);
+}
+
+// Arguments from the first parameter on.
+static uint32_t first_piece(const Module *m, uint32_t chunk, ChunkPart part) {
+  const Chunk *c = &m->chunk.at[chunk];
+  const Fn *f = &m->fn.at[c->fn[part]];
+  uint32_t n = f->arg.n, grads = part == CHUNK_BACKWARD || part == CHUNK_WEIGHTS;
+  while (n && m->spmd && str_begins(f->value.at[f->arg.at[n - 1]].name, "$rank.")) n--;
+  return n - c->piece.n * (1 + grads);
+}
+
+uint32_t host_chunk_piece(const HostFn *x, uint32_t arg, bool *grad) {
+  const Module *m = x->h->m;
+  uint32_t first = first_piece(m, x->number, x->part), n = x->chunk->piece.n, base = 0;
+  bool grads = x->part == CHUNK_BACKWARD || x->part == CHUNK_WEIGHTS;
+  if (arg < first || arg >= first + n * (1 + grads)) return NONE;
+  while (x->h->params->chunk[base] != x->number) base++;
+  *grad = arg >= first + n;
+  return base + (arg - first) % n;
+}
+
+// ---- where things lie
+
+// Where the chunk keeps `name`; NULL: bytes of all that it keeps.
+static int64_t slot_at(const Module *m, uint32_t chunk, Str name, bool *found) {
+  static const ChunkPart keeps[] = {CHUNK_FORWARD, CHUNK_BACKWARD};
+  int64_t at = 0;
+  for (int k = 0; k < 2; k++) {
+    const Fn *f = &m->fn.at[m->chunk.at[chunk].fn[keeps[k]]];
+    for (uint32_t i = 0; i < f->result.n; i++) {
+      const Value *v = &f->value.at[f->result.at[i]];
+      if (!str_begins(v->name, "$slot.")) continue;
+      if (name && v->name == name) return *found = true, at;
+      at += aligned_bytes(v);
+    }
+  }
+  return at;
+}
+
+static Str slot_place(const HostFn *x, const Value *v) {
+  bool found = false;
+  int64_t at = slot_at(x->h->m, x->number, v->name, &found);
+  if (!found) BUG("%s: nothing keeps %s", x->f->name, v->name);
+  return str_printf("(void *)((char *)call->slot + %lld)", (long long)at);
+}
+
+Str host_chunk_arg(const HostFn *x, uint32_t arg) {
+  const Host *h = x->h;
+  const Value *v = &x->f->value.at[x->f->arg.at[arg]];
+  const char *type = c_type(h->m->compute);
+  bool grad;
+  Str rank = host_rank_arg(h->m, v);
+  if (rank) return rank;
+  uint32_t nd = data_count(h, x->part), lead = lead_count(h, x->part);
+  uint32_t piece = host_chunk_piece(x, arg, &grad);
+  if (arg < nd) return str_printf("call->data[%u]", arg);
+  if (arg < nd + 2 && arg < lead) return str_intern(arg == nd ? "&call->first" : "&call->batch");
+  if (arg < lead) return str_printf("(const %s *)call->total + %u", type, arg - nd - 2);
+  if (piece != NONE)
+    return str_printf("(%s *)call->%s + %lld", type, grad ? "grad" : "param",
+                      (long long)h->params->param[piece].offset);
+  if (str_begins(v->name, "$slot.")) return slot_place(x, v);
+  if (!str_begins(v->name, "$in.")) BUG("%s: where is %s", x->f->name, v->name);
+  int64_t at = 0;
+  for (uint32_t i = lead; i < arg; i++)
+    at += aligned_bytes(&x->f->value.at[x->f->arg.at[i]]);
+  return str_printf("(const void *)((const char *)call->in + %lld)", (long long)at);
+}
+
+Str host_chunk_result(const HostFn *x, uint32_t result) {
+  const Value *v = &x->f->value.at[x->f->result.at[result]];
+  int64_t sent = 0, out = 0;
+  if (str_begins(v->name, "$slot.")) return slot_place(x, v);
+  for (uint32_t i = 0; i < result; i++) {
+    const Value *before = &x->f->value.at[x->f->result.at[i]];
+    if (str_begins(before->name, "$out.")) sent += aligned_bytes(before);
+    else if (!str_begins(before->name, "$slot.")) out += value_count(before);
+  }
+  if (str_begins(v->name, "$out."))
+    return str_printf("(void *)((char *)call->send + %lld)", (long long)sent);
+  return str_printf("(%s *)call->out + %lld", c_type(v->type), (long long)out);
+}
+
+// ---- tables
+
+static int64_t sent_bytes(const Module *m, uint32_t chunk, ChunkPart part) {
+  int64_t bytes = 0;
+  const Fn *f = &m->fn.at[m->chunk.at[chunk].fn[part]];
+  for (uint32_t i = 0; i < f->result.n; i++) {
+    const Value *v = &f->value.at[f->result.at[i]];
+    if (str_begins(v->name, "$out.")) bytes += aligned_bytes(v);
+  }
+  return bytes;
+}
+
+static int64_t received_bytes(const Host *h, uint32_t chunk, ChunkPart part) {
+  int64_t bytes = 0;
+  const Fn *f = &h->m->fn.at[h->m->chunk.at[chunk].fn[part]];
+  for (uint32_t i = lead_count(h, part); i < first_piece(h->m, chunk, part); i++) {
+    const Value *v = &f->value.at[f->arg.at[i]];
+    if (str_begins(v->name, "$in.")) bytes += aligned_bytes(v);
+  }
+  return bytes;
+}
+
+static void check_messages(const Host *h) {
+  const Module *m = h->m;
+  for (uint32_t k = 0; k + 1 < m->chunk.n; k++) {
+    bool same = sent_bytes(m, k, CHUNK_FORWARD) == received_bytes(h, k + 1, CHUNK_FORWARD) &&
+                sent_bytes(m, k + 1, CHUNK_BACKWARD) == received_bytes(h, k, CHUNK_BACKWARD);
+    for (int p = CHUNK_EVAL; p < NCHUNK_PART; p++)
+      if (m->chunk.at[k].fn[p] != NONE)
+        same &= sent_bytes(m, k, (ChunkPart)p) == received_bytes(h, k + 1, (ChunkPart)p);
+    if (!same) BUG("chunks %u and %u differ in what they exchange", k, k + 1);
+  }
+}
+
+typedef struct Touch {
+  Id buffer;
+  bool any;
+} Touch;
+
+static void note_touch(Id buffer, bool written, void *ctx) {
+  Touch *t = ctx;
+  (void)written;
+  t->any |= buffer == t->buffer;
+}
+
+bool host_chunk_touches(const Host *h, Id fn, uint32_t arg) {
+  const FnPlan *fp = &h->p->fn[fn];
+  Touch t = {h->m->fn.at[fn].arg.at[arg], false};
+  for (uint32_t i = 0; i < fp->kernel.n; i++)
+    kernel_touch(h->p, fn, &fp->kernel.at[i], note_touch, &t);
+  return t.any;
+}
+
+void host_pipeline_names(Host *h) {
+  if (!h->m->chunk.n) return;
+  names_new(&h->file, str_intern("chunk"));
+  names_new(&h->file, str_intern("stage"));
+  for (uint32_t s = 0; s < h->m->stages; s++) {
+    names_new(&h->file, str_printf("stage%u_param", s));
+    names_new(&h->file, str_printf("stage%u_stack", s));
+    names_new(&h->file, str_printf("stage%u_held", s));
+  }
+}
+
+static void print_stage(Host *h, uint32_t s) {
+  const ParamLayout *l = h->stage[s];
+  Buf *b = h->out;
+  buf_printf(b, "// Stage %u of %u.\n", s, h->m->stages);
+  host_params(h, l, str_printf("stage%u_", s));
+  buf_printf(b, "static const DtHeld stage%u_held[] = {", s);
+  for (uint32_t i = 0; i < l->n; i++)
+    buf_printf(b, "%s{%u, %lld}", i ? ", " : "", l->piece[i].param, (long long)l->piece[i].first);
+  buf_printf(b, "%s};\n\n", l->n ? "" : "{0, 0}");
+}
+
+static void print_stage_row(Host *h, uint32_t s) {
+  const ParamLayout *l = h->stage[s];
+  buf_printf(h->out,
+             "    {.nparam = %u, .nstack = %u, .param = stage%u_param, .held = stage%u_held,%s"
+             " .param_count = %lld, .frame_bytes = %lld},\n",
+             l->n, l->stack.n, s, s, l->stack.n ? str_printf(" .stack = stage%u_stack,", s) : "",
+             (long long)l->count, (long long)largest_frame(h->p, s));
+}
+
+static void put_parts(Buf *b, const char *name, const int64_t *v) {
+  buf_printf(b, ", .%s = {", name);
+  for (int i = 0; i < NCHUNK_PART; i++) buf_printf(b, "%s%lld", i ? ", " : "", (long long)v[i]);
+  buf_printf(b, "}");
+}
+
+// The statement of the chunk's function that defines the value.
+static Id place_of(const Fn *f, Id v) {
+  for (uint32_t i = 0; i < f->stmt.n; i++) {
+    const Stmt *s = &f->stmt.at[i];
+    if (!s->call && s->lhs == v) return s->loc;
+    for (uint32_t r = 0; s->call && r < s->call->nresult; r++)
+      if (s->call->result[r].value == v) return s->loc;
+  }
+  return f->loc;
+}
+
+Str chunk_message(const Module *m, uint32_t chunk, ChunkPart part, Str *source) {
+  enum { MOST = 3 };
+  Id id = m->chunk.at[chunk].fn[part];
+  const Fn *f = id == NONE ? NULL : &m->fn.at[id];
+  Buf what = {0}, place = {0};
+  uint32_t n = 0;
+  buf_printf(&what, part == CHUNK_BACKWARD ? "gradients of activations" : "activations");
+  for (uint32_t i = 0; f && i < f->result.n; i++) {
+    const Value *v = &f->value.at[f->result.at[i]];
+    if (!str_begins(v->name, "$out.")) continue;
+    if (!n) put_source(m, place_of(f, f->result.at[i]), true, &place);
+    if (n++ < MOST) buf_printf(&what, "%s%s", n > 1 ? ", " : " ", v->name + strlen("$out."));
+  }
+  if (n > MOST) buf_printf(&what, " and %u more", n - MOST);
+  Str text = n ? str_internn(what.text, what.n) : NULL;
+  *source = n && place.n ? str_internn(place.text, place.n) : NULL;
+  buf_free(&what);
+  buf_free(&place);
+  return text;
+}
+
+static void put_message(Host *h, uint32_t chunk, ChunkPart part) {
+  Str source, what = chunk_message(h->m, chunk, part, &source);
+  if (!what) return;
+  buf_printf(h->out, ",\n     .message[%d] = ", part);
+  put_string(h->out, what);
+  if (source) buf_printf(h->out, ", .source[%d] = ", part);
+  if (source) put_string(h->out, source);
+}
+
+static void print_chunk_row(Host *h, uint32_t k) {
+  const Module *m = h->m;
+  const Chunk *c = &m->chunk.at[k];
+  const ParamLayout *l = h->stage[k % m->stages];
+  Buf *b = h->out;
+  int64_t sent[NCHUNK_PART] = {0}, cost[NCHUNK_PART] = {0}, data[NCHUNK_PART] = {0};
+  uint32_t base = 0;
+  buf_printf(b, "    {.run = {");
+  for (int i = 0; i < NCHUNK_PART; i++) {
+    buf_printf(b, "%s%s", i ? ", " : "", c->fn[i] == NONE ? "NULL" : h->fn[c->fn[i]]);
+    if (c->fn[i] == NONE) continue;
+    sent[i] = sent_bytes(m, k, (ChunkPart)i);
+    cost[i] = chunk_cost(h->p, c->fn[i]);
+    for (uint32_t a = 0; a < data_count(h, (ChunkPart)i); a++)
+      data[i] |= host_chunk_touches(h, c->fn[i], a);
+  }
+  while (base < l->n && l->chunk[base] != k) base++;
+  buf_printf(b, "},\n     .param = %u, .nparam = %u, .slot_bytes = %lld", base, c->piece.n,
+             (long long)chunk_slot_bytes(m, k));
+  put_parts(b, "reads_data", data);
+  put_parts(b, "sent_bytes", sent);
+  put_parts(b, "cost", cost);
+  for (int i = 0; i < NCHUNK_PART; i++)
+    if (c->fn[i] != NONE) put_message(h, k, (ChunkPart)i);
+  buf_printf(b, "},\n");
+}
+
+void host_pipeline(Host *h) {
+  const Module *m = h->m;
+  if (!m->chunk.n) return;
+  check_messages(h);
+  for (uint32_t s = 0; s < m->stages; s++) print_stage(h, s);
+  buf_printf(h->out, "static const DtStage stage[] = {\n");
+  for (uint32_t s = 0; s < m->stages; s++) print_stage_row(h, s);
+  buf_printf(h->out, "};\n\nstatic const DtPipeChunk chunk[] = {\n");
+  for (uint32_t k = 0; k < m->chunk.n; k++) print_chunk_row(h, k);
+  buf_printf(h->out, "};\n\n");
+}
+
+// ---- what the driver asks too
+
+int64_t largest_frame(const Plan *p, uint32_t stage) {
+  const Module *m = p->m;
+  int64_t most = 0;
+  for (uint32_t i = 0; i < m->chunk.n * NCHUNK_PART; i++) {
+    Id fn = m->chunk.at[i / NCHUNK_PART].fn[i % NCHUNK_PART];
+    bool here = fn != NONE && i / NCHUNK_PART % m->stages == stage;
+    if (here && p->fn[fn].frame_bytes > most) most = p->fn[fn].frame_bytes;
+  }
+  for (int e = ENTRY_SAMPLE; e < NENTRY; e++)
+    if (m->entry[e] != NONE && p->fn[m->entry[e]].frame_bytes > most)
+      most = p->fn[m->entry[e]].frame_bytes;
+  return most;
+}
+
+int64_t chunk_slot_bytes(const Module *m, uint32_t chunk) {
+  bool found = false;
+  return slot_at(m, chunk, NULL, &found);
+}
+
+int64_t chunk_sent_bytes(const Module *m, uint32_t chunk, ChunkPart part) {
+  return m->chunk.at[chunk].fn[part] == NONE ? 0 : sent_bytes(m, chunk, part);
+}
+
+// Bytes and operations outside of matrix products weigh more: about 10 and 4 of a processor's peak.
+static double fn_cost(const Plan *p, Id fn) {
+  const FnPlan *fp = &p->fn[fn];
+  double n = 0;
+  for (uint32_t i = 0; i < fp->kernel.n; i++) {
+    const Kernel *k = &fp->kernel.at[i];
+    if (k->kind == K_CALL) {
+      const Call *c = p->m->fn.at[fn].stmt.at[k->stmt.at[0]].call;
+      n += (double)c->count * fn_cost(p, c->fn);
+      continue;
+    }
+    double flops = k->kind == K_LOOPS ? 4 * k->flops : k->flops;
+    n += flops > 10 * k->bytes ? flops : 10 * k->bytes;
+  }
+  return n;
+}
+
+int64_t chunk_cost(const Plan *p, Id fn) {
+  double n = fn_cost(p, fn) / 1000;
+  return n < 1 ? 1 : n > 1e15 ? (int64_t)1e15 : (int64_t)n;
+}

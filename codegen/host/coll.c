@@ -1,0 +1,89 @@
+// Collectives: posted to the communication thread where their operand is there, waited for where
+// the plan says (overlap.c).
+#include "codegen/host/host.h"
+
+Str host_axis(const Module *m, uint32_t axis) {
+  static const char *const known[][2] = {{"tp", "DT_AXIS_TP"},
+                                         {"tp.0", "DT_AXIS_TP"},
+                                         {"tp.1", "DT_AXIS_TP_OUTER"},
+                                         {"cp", "DT_AXIS_CP"}};
+  Str name = m->axis.at[axis].name;
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (!strcmp(name, known[i][0])) return str_intern(known[i][1]);
+  BUG("programs are not cut over axis %s", name);
+}
+
+Str host_rank_arg(const Module *m, const Value *v) {
+  for (uint32_t a = 0; m->spmd && a < m->axis.n; a++)
+    if (v->name == rank_arg_name(m, a)) return str_printf("&dt_world.coord[%s]", host_axis(m, a));
+  return NULL;
+}
+
+// What the model calls it: without what passes put before its name.
+static Str plain_name(Str name) {
+  static const char *const passed[] = {"$in.", "$out.", "$slot."};
+  for (size_t i = 0; i < sizeof passed / sizeof *passed; i++)
+    if (!strncmp(name, passed[i], strlen(passed[i]))) return name + strlen(passed[i]);
+  return *name == '$' ? name + 1 : name;
+}
+
+static Str note(HostFn *x, const Stmt *s) {
+  Buf b = {0}, place = {0};
+  buf_printf(&b, "(DtNote){");
+  put_string(&b, plain_name(x->f->value.at[s->lhs].name));
+  put_source(x->h->m, s->loc, true, &place);
+  buf_printf(&b, ", -1, ");
+  if (place.n)
+    put_string(&b, place.text);
+  else
+    buf_printf(&b, "NULL");
+  buf_printf(&b, "}");
+  Str text = str_internn(b.text, b.n);
+  buf_free(&b);
+  buf_free(&place);
+  return text;
+}
+
+// "; // 3.1 MB over tp"
+static Str remark(HostFn *x, const Stmt *s, int64_t bytes) {
+  Buf b = {0};
+  buf_printf(&b, "; // ");
+  put_bytes(&b, (double)bytes);
+  buf_printf(&b, " over %s\n", coll_axis_name(x->h->m, s));
+  Str text = str_internn(b.text, b.n);
+  buf_free(&b);
+  return text;
+}
+
+void host_post(HostFn *x, uint32_t kernel, Str to, Str from) {
+  static const char *const function[NCOLL] = {"dt_all_reduce", "dt_all_gather", "dt_reduce_scatter",
+                                              "dt_all_to_all", "dt_shift"};
+  static const char *const op[NRED] = {
+      [RED_SUM] = "DT_SUM", [RED_MAX] = "DT_MAX", [RED_MIN] = "DT_MIN"};
+  static const char *const type[NDTYPE] = {
+      [DT_F64] = "DT_TYPE_F64", [DT_F32] = "DT_TYPE_F32", [DT_I32] = "DT_TYPE_I32"};
+  const Kernel *k = &x->fp->kernel.at[kernel];
+  const Stmt *s = &x->f->stmt.at[k->stmt.at[0]];
+  const Value *lhs = &x->f->value.at[s->lhs], *in = &x->f->value.at[s->from];
+  int64_t count = value_count(s->coll == COLL_REDUCE_SCATTER ? in : lhs);
+  if (!type[lhs->type]) BUG("ranks do not exchange %s", dtype_name[lhs->type]);
+  Str arg[8];
+  uint32_t n = 0;
+  arg[n++] = s->both ? str_intern("dt_group(DT_TP_AXES)")
+                     : str_printf("dt_group(1u << %s)", host_axis(x->h->m, s->axis));
+  arg[n++] = str_intern(type[lhs->type]);
+  if (coll_reduces(s->coll)) arg[n++] = str_intern(op[s->red]);
+  arg[n++] = from;
+  arg[n++] = to;
+  arg[n++] = str_printf("%lld", (long long)count);
+  arg[n++] = note(x, s);
+  Str ticket = x->ticket[k->wait] = names_new(&x->names, str_printf("%s_ticket", lhs->name));
+  Str head = str_printf("const DtTicket %s = %s", ticket, function[s->coll]);
+  put_call(&x->body, 2, head, arg, n, remark(x, s, count * dtype_size(lhs->type)));
+}
+
+void host_wait(HostFn *x, uint32_t kernel) {
+  if (!x->ticket[kernel]) BUG("%s waits for nothing", x->f->name);
+  const char *wait = x->h->p->in_flight > 1 ? "dt_wait_aside" : "dt_wait";
+  buf_printf(&x->body, "  %s(%s);\n", wait, x->ticket[kernel]);
+}

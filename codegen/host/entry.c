@@ -1,0 +1,107 @@
+// Where an entry's arguments and results lie: in the regions, batches and scalars of a DtCall.
+// ir/ir.h fixes their order.
+#include "codegen/host/host.h"
+
+Entry host_entry_of(const Host *h, Id fn) {
+  for (int e = ENTRY_SAMPLE; e < NENTRY; e++)
+    if (h->m->entry[e] == fn) return (Entry)e;
+  return NENTRY;
+}
+
+static const Fn *entry(const Host *h, Entry e) {
+  return h->m->entry[e] == NONE ? NULL : &h->m->fn.at[h->m->entry[e]];
+}
+
+// What the optimizer keeps for each parameter.
+int host_moments(const Host *h) {
+  const Fn *f = entry(h, ENTRY_UPDATE);
+  return f ? (int)f->arg.n - 7 : 0;
+}
+
+static Str in_region(const char *region, const char *type, int64_t offset) {
+  return offset ? str_printf("(%s *)call->%s + %lld", type, region, (long long)offset)
+                : str_printf("call->%s", region);
+}
+
+static Str param_in(const Host *h, const char *region, uint32_t param) {
+  return in_region(region, c_type(h->m->compute), h->params->param[param].offset);
+}
+
+static Str scalar(const Host *h, uint32_t which) {
+  return in_region("scalar", c_type(h->m->compute), which);
+}
+
+// update: (lr, correct1, root2, decay, scale, param, grad, moments)
+static Str update_arg(const Host *h, uint32_t i) {
+  if (i < 5) return scalar(h, i);
+  if (i < 7) return str_intern(i == 5 ? "call->param" : "call->grad");
+  return str_printf("call->moment[%u]", i - 7);
+}
+
+// count, step, eval: (data, first, batch, totals, params, grads)
+static Str batch_arg(const Host *h, Entry e, uint32_t i) {
+  uint32_t nd = h->m->ndata, np = h->m->param.n;
+  const Fn *count = entry(h, ENTRY_COUNT);
+  uint32_t nt = count && e != ENTRY_COUNT ? count->result.n : 0;
+  if (i < nd) return str_printf("call->data[%u]", i);
+  i -= nd;
+  if (i < 2) return str_intern(i == 0 ? "&call->first" : "&call->batch");
+  i -= 2;
+  if (i < nt) return in_region("total", c_type(h->m->compute), i);
+  i -= nt;
+  return i < np ? param_in(h, "param", i) : param_in(h, "grad", i - np);
+}
+
+// What the order of an entry's arguments promises, by their names.
+static void check_arg(const Host *h, Entry e, uint32_t i, const char *name) {
+  const Fn *f = entry(h, e);
+  if (i >= f->arg.n || strcmp(f->value.at[f->arg.at[i]].name, name))
+    BUG("%s: argument %u is %s, expected %s", f->name, i,
+        i < f->arg.n ? f->value.at[f->arg.at[i]].name : "absent", name);
+}
+
+static void check_entry(const Host *h, Entry e) {
+  const Fn *f = entry(h, e);
+  uint32_t nd = h->m->ndata, np = h->m->param.n;
+  const Fn *count = entry(h, ENTRY_COUNT);
+  uint32_t nt = count ? count->result.n : 0, n = 0;
+  switch (e) {
+  case ENTRY_SAMPLE: n = 1 + np; break;
+  case ENTRY_COUNT: n = nd + 2; break;
+  case ENTRY_STEP: n = nd + 2 + nt + 2 * np; break;
+  case ENTRY_EVAL: n = nd + 2 + nt + np; break;
+  case ENTRY_UPDATE: n = 7 + (uint32_t)host_moments(h); break;
+  default: BUG("no such entry");
+  }
+  const FnPlan *fp = &h->p->fn[h->m->entry[e]];
+  if (e == ENTRY_UPDATE && (fp->kernel.n != 1 || fp->frame_bytes))
+    BUG("%s is not one kernel", f->name);
+  while (n < f->arg.n && host_rank_arg(h->m, &f->value.at[f->arg.at[n]])) n++;
+  if (f->arg.n != n) BUG("%s has %u arguments, expected %u", f->name, f->arg.n, n);
+  if (e == ENTRY_COUNT || e == ENTRY_STEP || e == ENTRY_EVAL) check_arg(h, e, nd, "$first");
+  if (e == ENTRY_UPDATE) check_arg(h, e, 0, "lr");
+}
+
+Str host_entry_arg(const Host *h, Entry e, uint32_t i) {
+  const Fn *f = entry(h, e);
+  if (i == 0) check_entry(h, e);
+  Str rank = host_rank_arg(h->m, &f->value.at[f->arg.at[i]]);
+  if (rank) return rank;
+  switch (e) {
+  case ENTRY_SAMPLE: return i == 0 ? str_intern("call->data[0]") : param_in(h, "param", i - 1);
+  case ENTRY_UPDATE: return update_arg(h, i);
+  default: return batch_arg(h, e, i);
+  }
+}
+
+Str host_entry_result(const Host *h, Entry e, uint32_t result) {
+  const Fn *f = entry(h, e);
+  int64_t at = 0;
+  for (uint32_t i = 0; i <= result; i++) {
+    const Value *v = &f->value.at[f->result.at[i]];
+    if (v->type != h->m->compute)
+      BUG("%s: result %s is no real of the program's type", f->name, v->name);
+    if (i < result) at += value_count(v);
+  }
+  return in_region("out", c_type(h->m->compute), at);
+}

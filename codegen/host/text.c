@@ -1,0 +1,189 @@
+// The emitted C file's smallest parts: identifiers, literals, comments, wrapped calls.
+#include "codegen/host/host.h"
+
+#include <ctype.h>
+#include <math.h>
+
+enum { COLUMNS = 100 };
+
+// Words that C17 and the headers that emitted code includes have taken. Names that begin with dt_,
+// Dt, DT_ or an underscore, and limits (INT_MAX), are avoided by names_new itself.
+static const char *const reserved[] = {
+    "auto",     "break",   "case",   "char",     "const",    "continue",  "default",  "do",
+    "double",   "else",    "enum",   "extern",   "float",    "for",       "goto",     "if",
+    "inline",   "int",     "long",   "register", "restrict", "return",    "short",    "signed",
+    "sizeof",   "static",  "struct", "switch",   "typedef",  "union",     "unsigned", "void",
+    "volatile", "while",   "bool",   "true",     "false",    "NULL",      "asm",      "typeof",
+    "linux",    "unix",    "main",   "call",     "frame",    "key",       "beta",     "memcpy",
+    "memset",   "memmove", "strlen", "listing",  "size_t",   "ptrdiff_t", "wchar_t",  "max_align_t",
+    "offsetof",
+};
+
+void names_init(Names *n, Arena *a, const Names *outer) {
+  *n = (Names){.arena = a, .outer = outer};
+  if (outer) return;
+  for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
+    PUSH(a, n->taken, str_intern(reserved[i]));
+}
+
+static bool taken(const Names *n, Str name) {
+  for (; n; n = n->outer)
+    for (uint32_t i = 0; i < n->taken.n; i++)
+      if (n->taken.at[i] == name) return true;
+  return false;
+}
+
+static bool ends_in(const char *s, const char *tail) {
+  size_t n = strlen(s), k = strlen(tail);
+  return n >= k && !strcmp(s + n - k, tail);
+}
+
+// Letters, digits and single underscores; not a name that the headers may use.
+static Str cleaned(Str wanted) {
+  char text[128];
+  size_t n = 0;
+  for (const char *p = wanted; *p && n < sizeof text - 8; p++) {
+    if (isalnum((unsigned char)*p))
+      text[n++] = *p;
+    else if (n && text[n - 1] != '_')
+      text[n++] = '_';
+  }
+  while (n && text[n - 1] == '_') n--;
+  text[n] = 0;
+  bool bad = !n || isdigit((unsigned char)text[0]) || !strncmp(text, "dt_", 3) ||
+             !strncmp(text, "Dt", 2) || !strncmp(text, "DT_", 3) || ends_in(text, "_t") ||
+             ends_in(text, "_MAX") || ends_in(text, "_MIN") || ends_in(text, "_WIDTH");
+  return bad ? str_printf("v_%s%s", text,
+                          ends_in(text, "_t") || isupper((unsigned char)text[n ? n - 1 : 0]) ? "_"
+                                                                                             : "")
+             : str_intern(text);
+}
+
+Str names_new(Names *n, Str wanted) {
+  Str base = cleaned(wanted), s = base;
+  for (int i = 2; taken(n, s); i++) s = str_printf("%s_%d", base, i);
+  PUSH(n->arena, n->taken, s);
+  return s;
+}
+
+void names_take(Names *n, Str name) {
+  bool good = *name && !isdigit((unsigned char)*name) && !taken(n, name);
+  for (const char *p = name; *p; p++) good = good && (isalnum((unsigned char)*p) || *p == '_');
+  if (!good) BUG("kernel name '%s'", name);
+  PUSH(n->arena, n->taken, name);
+}
+
+// A comment ends with its line, so neither a newline nor a backslash (nor the trigraph of one) may
+// be in it.
+void put_comment(Buf *b, const char *text, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    unsigned char c = (unsigned char)text[i];
+    bool trigraph = c == '?' && i + 1 < n && text[i + 1] == '?';
+    char out = c == '\\' ? '/' : c < 32 || c > 126 || trigraph ? '.' : (char)c;
+    buf_write(b, &out, 1);
+  }
+}
+
+void put_string(Buf *b, const char *text) {
+  buf_write(b, "\"", 1);
+  for (const char *p = text; *p; p++) {
+    unsigned char c = (unsigned char)*p;
+    if (c == '\n')
+      buf_write(b, "\\n", 2);
+    else if (c == '"' || c == '\\' || c == '?')
+      buf_printf(b, "\\%c", c);
+    else if (c < 32 || c > 126)
+      buf_printf(b, "\\%03o", c);
+    else
+      buf_write(b, p, 1);
+  }
+  buf_write(b, "\"", 1);
+}
+
+// The shortest digits that give the same bits back.
+void put_real(Buf *b, double v) {
+  char text[64];
+  if (isnan(v) || isinf(v)) {
+    buf_printf(b, "%s__builtin_%s(%s)", v < 0 ? "-" : "", isnan(v) ? "nan" : "inf",
+               isnan(v) ? "\"\"" : "");
+    return;
+  }
+  for (int digits = 1; digits <= 17; digits++) {
+    snprintf(text, sizeof text, "%.*g", digits, v);
+    double back;
+    if (sscanf(text, "%lf", &back) == 1 && back == v) break;
+  }
+  buf_printf(b, "%s%s", text, strpbrk(text, ".e") ? "" : ".0");
+}
+
+void put_call(Buf *b, int indent, const char *head, const Str *arg, uint32_t n, const char *tail) {
+  int column = indent + (int)strlen(head) + 1, start = indent + 4;
+  buf_printf(b, "%*s%s(", indent, "", head);
+  for (uint32_t i = 0; i < n; i++) {
+    int width = (int)strlen(arg[i]) + (i + 1 < n ? 1 : (int)strlen(tail) + 1);
+    if (i && column + 1 + width > COLUMNS) {
+      buf_printf(b, "\n%*s", start, "");
+      column = start;
+    } else if (i) {
+      buf_write(b, " ", 1);
+      column++;
+    }
+    buf_printf(b, "%s%s", arg[i], i + 1 < n ? "," : "");
+    column += (int)strlen(arg[i]) + 1;
+  }
+  buf_printf(b, ")%s", tail);
+}
+
+void put_bytes(Buf *b, double bytes) {
+  static const char *const unit[] = {"bytes", "kB", "MB", "GB", "TB"};
+  int u = 0;
+  for (; bytes >= 999.5 && u < 4; u++) bytes /= 1000; // 999.6 would print as 1e+03
+  buf_printf(b, "%.3g %s", bytes, unit[u]);
+}
+
+void put_source(const Module *m, Id loc, bool outermost, Buf *b) {
+  const Sources *s = m->src;
+  if (!s || loc >= s->loc.n || !loc) return;
+  while (outermost && s->loc.at[loc].parent) loc = s->loc.at[loc].parent;
+  const Loc *l = &s->loc.at[loc];
+  if (l->file >= s->file.n) return;
+  const char *name = s->file.at[l->file].name, *slash = strrchr(name, '/');
+  buf_printf(b, "%s:%u", slash ? slash + 1 : name, l->line);
+}
+
+// How much of the text goes on a line with this much room: up to a space outside of subscripts and
+// before the mark of a place, or, where there is none, to any.
+static size_t line_length(const char *text, size_t room) {
+  size_t best = 0, n = strlen(text);
+  int depth = 0;
+  if (n <= room) return n;
+  for (size_t i = 1; i <= room; i++) {
+    depth += (text[i - 1] == '[') - (text[i - 1] == ']');
+    if (text[i] == ' ' && text[i - 1] != ' ' && text[i - 1] != '#' && !depth) best = i;
+  }
+  for (size_t i = room; !best && i; i--)
+    if (text[i] == ' ') best = i;
+  return best ? best : room + strcspn(text + room, " ");
+}
+
+void put_wrapped(Buf *b, const char *first, const char *rest, const char *text) {
+  const char *lead = first;
+  for (;;) {
+    size_t n = line_length(text, 100 - strlen(lead));
+    buf_printf(b, "%s%.*s", lead, (int)n, text);
+    text += n + strspn(text + n, " ");
+    if (!*text) return;
+    buf_printf(b, "\n");
+    lead = rest;
+  }
+}
+
+const char *c_type(Dtype t) {
+  switch (t) {
+  case DT_F32: return "float";
+  case DT_F64: return "double";
+  case DT_I32: return "int32_t";
+  case DT_BOOL: return "uint8_t";
+  default: BUG("no C type for %s", dtype_name[t]);
+  }
+}

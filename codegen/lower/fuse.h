@@ -1,0 +1,98 @@
+// Private to codegen/fuse*.c: groups of statements on their way to kernels.
+#ifndef DTC_FUSE_H
+#define DTC_FUSE_H
+
+#include "codegen/lower/affine.h"
+#include "codegen/lower/nest.h"
+
+// A statement in a group: which of its indices runs along each dimension of the grid.
+typedef struct Member {
+  Id stmt;
+  uint8_t grid[MAX_INDEX];
+  uint8_t vec; // a reduction's own vector index, or NO_VAR; pointwise statements take any
+  bool init; // `+=` that may store without reading: the first, and it writes every element
+} Member;
+
+typedef struct Group {
+  KernelKind kind;
+  VEC(Member) member;
+  uint32_t ngrid;
+  Id fill; // fills this value with zeros; no members
+  GemmPlan gemm;
+  ScanPlan scan;
+} Group;
+
+// The statement that adds a bias to a product, and the bias; stmt NONE: there is none.
+typedef struct BiasOf {
+  uint32_t stmt;
+  Id value;
+  int64_t offset;
+} BiasOf;
+
+typedef struct Fuse {
+  Module *m;
+  Fn *f;
+  FnPlan *fp;
+  VEC(Group) group;
+  Id *alias; // for each value: the argument whose storage it takes over, or NONE
+  bool *pieces; // accumulators whose every += may store: together they write each element once
+  BiasOf *bias; // for each statement, if it is a product
+} Fuse;
+
+// view.c: layouts, renaming statements as views (marks those statements in `skip`)
+void fuse_layouts(Fuse *u, bool *skip);
+
+// bias.c: products that a bias is added to; marks what adds it in `skip`
+void fuse_biases(Fuse *u, bool *skip);
+
+// lanes.c: the vector index of a statement with a reduction, from the statement alone; and costs
+uint8_t fuse_vec(const Fuse *u, const Stmt *s);
+// Of a point, with the index in lanes, as the innermost of a variable of this extent; < 0: not
+// possible.
+double fuse_lane_cost(const Fuse *u, const Stmt *s, uint32_t index, int64_t extent);
+double fuse_scalar_cost(const Fuse *u, const Stmt *s);
+// Calls visit for each access: READ node, or NONE for the left side.
+typedef void AccessVisit(const Fuse *u, const Stmt *s, Id read, const Affine *a, void *ctx);
+void fuse_accesses(const Fuse *u, const Stmt *s, AccessVisit *visit, void *ctx);
+// Indices whose use is not as linear parts of subscripts.
+uint32_t fuse_value_indices(const Fuse *u, const Stmt *s);
+double fuse_flops(const Module *m, Id e); // of one evaluation
+bool fuse_has_random(const Module *m, Id e);
+
+// nest.c: a group's kernel; `outside`: values that must be in memory when it ends, or before
+// it starts
+void fuse_loops(Fuse *u, const Group *g, const bool *outside, Kernel *k);
+
+// join.c: adds the candidate to the group if it may and should run there
+bool fuse_join(Fuse *u, Group *g, const Member *candidate);
+bool fuse_depends(const Fuse *u, const Stmt *t,
+                  const Stmt *s); // s, the later one, must come after t
+bool fuse_touches(const Fuse *u, const Stmt *s, Id buffer);
+
+// overlap.c: waits for collectives, and what runs before them
+void fuse_overlap(const Plan *p, FnPlan *fp);
+
+// scan.c: true if the statement is a running sum long enough for a pass of its own; fills *p
+bool match_scan(const Fuse *u, const Stmt *s, ScanPlan *p);
+
+// group.c: which statements share a kernel
+void fuse_groups(Fuse *u, const bool *skip);
+// Points that differ in this free index write different elements.
+bool fuse_owned(const Module *m, const Fn *f, const Stmt *s, uint32_t index);
+// No two points of the free indices meet in an element; with `whole`, and every element is written.
+bool fuse_injective(const Module *m, const Fn *f, const Stmt *s);
+bool fuse_whole(const Module *m, const Fn *f, const Stmt *s);
+// As whole, but constants may stand for dimensions: a piece.
+bool fuse_pieces(const Module *m, const Fn *f, const Stmt *s);
+// The place of an index in a subscript list: alone, or in a group of indices. False if it has none
+// such.
+typedef struct Slot {
+  uint8_t dim;
+  int64_t stride; // within the dimension
+} Slot;
+bool fuse_slot(const Module *m, const Stmt *s, const Id *sub, uint32_t rank, uint32_t index,
+               Slot *slot);
+// The index of s that stands at the slot, or NO_VAR.
+uint8_t fuse_index_at(const Module *m, const Stmt *s, const Id *sub, uint32_t rank, Slot slot);
+
+#endif

@@ -1,0 +1,192 @@
+// From statements to kernels: what fuse decides, plan places and the printers print. Free of the target.
+#ifndef DTC_KERNEL_H
+#define DTC_KERNEL_H
+
+#include "ir/ir.h"
+
+// Where an element of a value lies: buffer + offset + sum of subscript * stride, in elements. A view
+// (a statement that only renames elements, such as q[b, t, h, e] = qkv[b, t, 0, h, e]) has the
+// buffer of what it views and no storage of its own.
+typedef struct Layout {
+  Id buffer; // the value that owns the storage; itself where it is no view
+  int64_t offset;
+  int64_t stride[MAX_RANK];
+  bool internal; // lives inside one kernel (registers, or a row on its stack): no storage in the frame
+} Layout;
+
+typedef enum KernelKind {
+  K_LOOPS, // fused comprehensions, printed as loops
+  K_GEMM, // one matrix product, handed to the library
+  K_SCAN, // a running sum, handed to the runtime
+  K_INTRINSIC, // a call of an intrinsic with a hand-written implementation
+  K_CALL, // a call or repeat of a function with its own kernels
+  K_COLL, // posts a collective
+  K_WAIT // waits for one: its result may be read, its operand be overwritten
+} KernelKind;
+
+// C = beta * C + A * B in strides, outer batch loops included: DtGemm of runtime/device/cpu/gemm.h
+typedef struct GemmPlan {
+  Id a, b, c; // values (views resolved to buffers by Layout)
+  int64_t a_offset, b_offset, c_offset; // elements from the buffer's start
+  int64_t m, n, k, a_row, a_col, b_row, b_col, c_row;
+  uint32_t nbatch;
+  struct { int64_t count, a, b, c; } batch[4];
+  bool accumulate; // C += (beta 1)
+  Id bias; // one for each column, added to C when the product is done; NONE: nothing is
+  int64_t bias_offset;
+} GemmPlan;
+
+// y (= | +=) running sums of x: DtScan of runtime/device/cpu/scan.h
+typedef struct ScanDim {
+  int64_t count, x, y;
+} ScanDim;
+typedef struct ScanPlan {
+  Id from, to; // buffers of x and y
+  int64_t from_offset, to_offset;
+  ScanDim along, column, loop[7];
+  uint32_t nloop;
+  bool reverse, exclusive, add;
+} ScanPlan;
+
+// A buffer that a K_LOOPS kernel writes and one that it reads, of equal size, which may share storage if
+// nothing reads `in` after this kernel: at each grid point, every read of in's elements there comes
+// before (or is in the same lane as) the write of out's, and no grid point touches another's.
+typedef struct InPlace {
+  Id out, in;
+} InPlace;
+
+typedef struct Kernel {
+  KernelKind kind;
+  Str name; // unique in the module, made of what it computes: "blocks_ln1_fwd"
+  VEC(Id) stmt; // positions in Fn.stmt, in order
+  // K_LOOPS: buffers it touches in memory, in order of first appearance: the kernel's arguments
+  VEC(Id) arg;
+  VEC(bool) written; // for each arg
+  bool random; // uses (seed, step): one more argument, a pointer to uint64_t[2], comes last
+  int64_t grid, chunk; // parallel iterations, and how many make one task (a function of sizes only)
+  double bytes, flops;
+  GemmPlan gemm; // K_GEMM
+  ScanPlan scan; // K_SCAN
+  // K_LOOPS: how the statements run. A kernel without statements fills the buffer `fill` with zeros
+  // (an accumulator whose first += does not write every element once); else fill is NONE.
+  struct Loops *loops; // codegen/lower/nest.h
+  Id fill;
+  VEC(InPlace) inplace;
+  uint32_t wait; // K_COLL: position of its K_WAIT among the function's kernels; both have its statement
+} Kernel;
+
+// Whether emitted code has something by the kernel's name.
+static inline bool kernel_is_named(const Kernel *k) {
+  return k->kind == K_LOOPS || k->kind == K_GEMM || k->kind == K_SCAN || k->kind == K_INTRINSIC;
+}
+
+typedef struct FnPlan {
+  Id fn;
+  Layout *layout; // for each value
+  VEC(Kernel) kernel; // in execution order
+  // plan: bytes from the frame's start for each value that owns a local buffer, else -1
+  int64_t *address;
+  int64_t *callee_frame; // for each kernel of kind K_CALL: where the callee's frame starts; K_INTRINSIC: what it drops
+  int64_t frame_bytes;
+} FnPlan;
+
+// Where a parameter lies in a region, in elements: codegen/host/param_layout.c
+typedef struct ParamPlace {
+  uint32_t stack; // ParamLayout.stack, or NONE
+  int64_t offset; // from the region's start; in a stack, from the layer's
+  int64_t count; // of this rank, all layers
+} ParamPlace;
+typedef struct StackPlace {
+  Str name; // "blocks"
+  int64_t count; // layers
+  int64_t offset, stride; // layer l's parameters are [offset + l * stride, offset + (l + 1) * stride)
+  Id by; // statement of the step: the repeat that makes their gradients
+  int64_t first; // the model's number of layer 0
+  uint32_t chunk; // of a pipeline
+} StackPlace;
+typedef struct ParamLayout {
+  uint32_t n;
+  Piece *piece; // what each is: all of each Module.param, or what a stage's chunks hold, chunk by chunk
+  uint32_t *chunk; // of each, in a pipeline
+  ParamPlace *param; // for each
+  VEC(StackPlace) stack; // after all parameters that are in none
+  int64_t count; // of a region
+} ParamLayout;
+ParamLayout *param_layout(const Module *m);
+ParamLayout *param_layout_stage(const Module *m, uint32_t stage); // of a pipeline
+// Where the step first uses Module.param[param]: a stack's, where it is run; 0 if that is unknown.
+Id param_use(const Module *m, Id param);
+// The accumulator of its gradient, or NULL.
+const Value *param_gradient(const Module *m, const ParamLayout *l, uint32_t param);
+
+// Bytes of the largest frame that a rank needs: of a pipeline's stage, or of a program without one.
+struct Plan;
+int64_t largest_frame(const struct Plan *p, uint32_t stage);
+// Bytes that any of its products or attention asks for on a thread: DtProgram.scratch_bytes.
+int64_t largest_scratch(const struct Plan *p);
+
+// Of a pipeline's chunks (codegen/host/chunk.c): bytes kept with a microbatch, bytes that a part sends, and
+// the time that a function takes, roughly (at least 1).
+int64_t chunk_slot_bytes(const Module *m, uint32_t chunk);
+int64_t chunk_sent_bytes(const Module *m, uint32_t chunk, ChunkPart part);
+int64_t chunk_cost(const struct Plan *p, Id fn);
+// What a chunk's function sends, "activations x", and where that is computed, or NULL; NULL: nothing.
+Str chunk_message(const Module *m, uint32_t chunk, ChunkPart part, Str *source);
+
+// What the options say of data parallelism; runtime/program.h has the same fields.
+typedef struct ZeroOptions {
+  int stage, group; // group 0: all ranks
+  bool each, once; // --accumulate each, --gather once
+} ZeroOptions;
+
+typedef struct Plan {
+  Module *m;
+  FnPlan *fn; // for each Module.fn; kernel.n is 0 for functions that entries never reach
+  bool *reached;
+  ZeroOptions zero;
+  int in_flight; // microbatches under way at once; 0: 1
+} Plan;
+
+// fuse: groups statements into kernels, finds views and matrix products. Requires normalise.
+Plan *plan_fuse(Module *m);
+// Fills address, callee_frame and frame_bytes.
+void plan_memory(Plan *p);
+// True if the statement is a matrix product worth the library; fills *g.
+bool match_gemm(const Module *m, const Fn *f, const Layout *layout, const Stmt *s, GemmPlan *g);
+// True if a hand-written implementation computes this call of an intrinsic; otherwise its body is compiled as any
+// function's. Costs of one call, if cost is not NULL.
+typedef struct Cost {
+  double bytes, flops;
+} Cost;
+bool match_intrinsic(const Module *m, const Fn *f, const Stmt *s, Cost *cost);
+// The plan as text, for --emit kernels.
+void plan_print(const Plan *p, Buf *out);
+
+// codegen/cpu: prints all K_LOOPS kernels as one LLVM module and compiles it.
+// Every kernel is `void NAME(void *const *arg, int64_t begin, int64_t end)` (runtime/base/parallel.h), where
+// arg[i] points to the start of the buffer Kernel.arg[i] (its first element), and [begin, end) is a part of [0, grid).
+typedef struct CpuOptions {
+  Str arch; // "native", "x86-64-v3", ...
+  int opt; // 0 to 3
+} CpuOptions;
+typedef enum CpuOutput { CPU_OBJECT, CPU_LLVM, CPU_ASM } CpuOutput;
+// Appends the file's bytes to out; false with a message in err where the target is not known.
+bool cpu_kernels(const Plan *p, const CpuOptions *o, CpuOutput kind, Buf *out, Buf *err);
+
+bool cpu_known(Str arch);
+
+// The level of a named processor (runtime/device/cpu/level.h); 0 for native, or what is no x86-64.
+int cpu_level_of(Str arch);
+// What it needs beyond its level, for dt_cpu_has; of native all that this machine has.
+void cpu_features_of(Str arch, char *out, size_t size);
+
+// codegen/host/host.c: the emitted C file, defining `const DtProgram dt_program` (runtime/program.h).
+void host_c(const Plan *p, Str arch, Str build_hash, Buf *out);
+// For tests, a C file that defines for each reached function F (a Module.fn Id)
+//     void dt_test_F(void *const *arg, void *const *result, char *frame, const uint64_t *key);
+// arg[i], result[i]: the storage of Fn.arg[i], Fn.result[i], row-major in the value's type (a result that
+// Fn.alias ties to an argument ignores result[i]); frame: FnPlan.frame_bytes, aligned to 64; key: (seed, step) of
+// random numbers. Compile with -std=c17 -I<include of runtime>, link with the object and libdtc_rt.a.
+void host_c_test(const Plan *p, Buf *out);
+
+#endif

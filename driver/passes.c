@@ -1,0 +1,123 @@
+#include "driver/passes.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "ir/text/text.h"
+#include "ir/verify.h"
+#include "passes/passes.h"
+
+// simplify runs twice: once so that lowering sees no dead statements of the derivative, and once to
+// clean up after normalise. range must see the functions as the user wrote them, before batch adds guards.
+const Pass pass_table[] = {
+    {"inline", "flatten the calls of layers and functions", pass_inline, 0, FACT_FLAT},
+    {"range", "prove that every subscript is in range", pass_range, FACT_FLAT, FACT_RANGED},
+    {"batch", "make the loss a sum over microbatches", pass_batch, FACT_FLAT | FACT_RANGED, FACT_BATCHED},
+    {"differentiate", "make the training step: forward and backward", pass_differentiate, FACT_BATCHED, FACT_STEP},
+    {"optimizer", "make the gradient norm and the update", pass_optimizer, FACT_STEP, FACT_UPDATE},
+    {"precision", "choose a storage type for every value", pass_precision, FACT_UPDATE, FACT_STORED},
+    {"simplify", "fold, share and drop what is dead", pass_simplify, FACT_FLAT, 0},
+    {"shard", "put indices on mesh axes", pass_shard, FACT_FLAT, 0},
+    {"localise", "make the program that each rank runs", pass_localise, FACT_FLAT, 0},
+    {"pipeline", "cut the step into the chunks of a pipeline", pass_pipeline, FACT_STORED, 0},
+    {"normalise", "bring statements into the normal form for kernels", pass_normalise, FACT_STORED, FACT_NORMAL},
+};
+const int pass_count = sizeof pass_table / sizeof pass_table[0];
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+// Whether the comma-separated list holds name.
+static bool listed(Str list, const char *name) {
+  size_t n = strlen(name);
+  for (const char *p = list; p; p = strchr(p, ','), p = p ? p + 1 : NULL)
+    if (!strncmp(p, name, n) && (!p[n] || p[n] == ',')) return true;
+  return false;
+}
+
+// Once `range` has proved the subscripts, every later pass must keep them provable.
+static void verify(const Module *m, const char *pass, bool ranges) {
+  Buf why = {0};
+  if (ranges ? ir_verify_ranges(m, &why) : ir_verify(m, &why)) return;
+  BUG("after pass %s: %s", pass, why.text);
+}
+
+static void dump(const Module *m, const Pass *p, FILE *out, Buf *before) {
+  Buf text = {0};
+  ir_print(m, &text);
+  bool same = before->text && text.n == before->n && !memcmp(text.text, before->text, text.n);
+  fprintf(out, "# after %s%s\n", p->name, same ? " (unchanged)" : "");
+  if (!same) fwrite(text.text, 1, text.n, out);
+  buf_free(before);
+  *before = text;
+}
+
+static bool run_one(Module *m, const Pass *p, const PipelineOptions *o, bool ranged, Buf *before) {
+  double start = now();
+  bool ok = p->run(m);
+  if (o->time) fprintf(stderr, "%-16s %8.4f s\n", p->name, now() - start);
+  if (!ok) return false;
+  // A pipeline's chunks get ints from one another whose ranges were proved before it was cut. What
+  // is cut over a mesh is always checked: a reduction too many would go unnoticed otherwise.
+  if (o->verify) verify(m, p->name, ranged && !m->chunk.n);
+  else if (m->axis.n && !strcmp(p->name, "shard")) verify(m, p->name, false);
+  if (o->dump_after && (!strcmp(o->dump_after, "all") || listed(o->dump_after, p->name)))
+    dump(m, p, o->dump, before);
+  return true;
+}
+
+bool pipeline_run(Module *m, const PipelineOptions *o) {
+  unsigned facts = 0;
+  Buf before = {0};
+  bool ok = true;
+  if (o->verify) verify(m, "frontend", false);
+  for (int i = 0; ok && i < pass_count; i++) {
+    const Pass *p = &pass_table[i];
+    if ((p->requires & facts) != p->requires) BUG("pass %s comes too early", p->name);
+    facts |= p->guarantees;
+    ok = run_one(m, p, o, facts & FACT_RANGED, &before);
+    if (ok && o->twin && p->run == pass_inline) ok = pass_inline(o->twin) && mark_batch(m, o->twin);
+    if (o->until && !strcmp(o->until, p->name)) break;
+  }
+  buf_free(&before);
+  return ok;
+}
+
+// Whether ranks exchange something in the module: what the passes up to `shard` do not know of.
+static bool is_cut(const Module *m) {
+  for (Id f = 0; f < m->fn.n; f++)
+    for (uint32_t i = 0; i < m->fn.at[f].stmt.n; i++) {
+      StmtKind k = m->fn.at[f].stmt.at[i].kind;
+      if (k == ST_CONVERT || k == ST_COLL) return true;
+    }
+  return m->spmd;
+}
+
+static bool comes_before_shard(const Pass *pass) {
+  for (const Pass *p = pass_table; strcmp(p->name, "shard"); p++)
+    if (p == pass) return strcmp(p->name, "simplify") != 0;
+  return false;
+}
+
+bool pipeline_run_named(Module *m, Str names, const PipelineOptions *o, Str *unknown) {
+  Buf before = {0};
+  bool ok = true;
+  *unknown = NULL;
+  for (const char *p = names; ok && p; p = strchr(p, ','), p = p ? p + 1 : NULL) {
+    size_t n = strcspn(p, ",");
+    const Pass *pass = NULL;
+    for (int i = 0; i < pass_count; i++)
+      if (strlen(pass_table[i].name) == n && !strncmp(pass_table[i].name, p, n)) pass = &pass_table[i];
+    if (!pass) *unknown = str_internn(p, n);
+    if (pass && comes_before_shard(pass) && is_cut(m)) {
+      diag_error(m->src, 0, "pass %s is for programs of one rank, and this one is cut over a mesh", pass->name);
+      ok = false;
+    }
+    ok = ok && pass && run_one(m, pass, o, false, &before);
+  }
+  buf_free(&before);
+  return ok;
+}

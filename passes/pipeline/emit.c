@@ -1,0 +1,307 @@
+// The functions of the chunks, from a cut function whose statements are placed.
+//
+// A value that another phase or chunk reads leaves by a result and comes in by an argument: `out.X`
+// is sent to the next chunk (by the backward pass: to the one before) where it is `in.X`, and goes
+// on from there if a later one reads it; `slot.X` is kept with the microbatch.
+#include "passes/pipeline/pipeline.h"
+
+#include <stdlib.h>
+
+typedef struct Needs {
+  Cut *c;
+  uint64_t *need[NPHASE]; // by value: chunks whose phase reads what is not made there
+  uint64_t *use; // by held value: chunks that read it, or add to its gradient
+  Phase phase;
+  uint32_t chunk;
+} Needs;
+
+static uint64_t bit(uint32_t chunk) { return UINT64_C(1) << chunk; }
+
+static const Task *made_by(const Cut *c, Id v) {
+  Id d = c->def[v];
+  return d == NONE ? NULL : &c->task.at[d];
+}
+
+static void note_need(Id v, void *ctx) {
+  Needs *n = ctx;
+  if (is_held(n->c, v)) {
+    if (!n->c->held.at[v].grad) n->use[v] |= bit(n->chunk);
+    return;
+  }
+  const Task *t = made_by(n->c, v);
+  if (!t || is_uniform(n->c, v)) return;
+  if (t->phase != n->phase || t->chunk != n->chunk) n->need[n->phase][v] |= bit(n->chunk);
+}
+
+static bool same_piece(const Held *a, const Held *b) {
+  return a->param == b->param && a->first == b->first && a->count == b->count;
+}
+
+static void note_grad(Id v, void *ctx) {
+  Needs *n = ctx;
+  if (!is_held(n->c, v)) return;
+  for (Id u = 0; u < n->c->held.n; u++)
+    if (!n->c->held.at[u].grad && same_piece(&n->c->held.at[u], &n->c->held.at[v]))
+      n->use[u] |= bit(n->chunk);
+}
+
+static uint64_t back_needs(const Needs *n, Id v) {
+  return n->need[PHASE_B][v] | n->need[PHASE_W][v];
+}
+
+static Needs find_needs(Cut *c) {
+  Needs n = {.c = c};
+  const Fn *f = cut_fn(c);
+  for (int p = 0; p < NPHASE; p++) n.need[p] = NEWN(c->m->arena, uint64_t, f->value.n + 1);
+  n.use = NEWN(c->m->arena, uint64_t, f->value.n + 1);
+  for (uint32_t i = 0; i < f->stmt.n; i++) {
+    const Task *t = &c->task.at[i];
+    if (t->free) continue;
+    n.phase = t->phase;
+    n.chunk = t->chunk;
+    cut_reads(c, &f->stmt.at[i], note_need, &n);
+    stmt_defines(c->m, &f->stmt.at[i], note_grad, &n);
+  }
+  n.phase = PHASE_F;
+  n.chunk = c->nchunk - 1;
+  for (uint32_t i = 0; i < f->result.n; i++) note_need(f->result.at[i], &n);
+  for (Id v = 0; v < f->value.n; v++) { // what is sent down is kept until then where it is made
+    const Task *t = made_by(c, v);
+    if (t && t->phase == PHASE_F && !t->free && (back_needs(&n, v) & (bit(t->chunk) - 1)))
+      n.need[PHASE_B][v] |= bit(t->chunk);
+  }
+  return n;
+}
+
+uint64_t *cut_use(Cut *c) { return find_needs(c).use; }
+
+// ---- one function
+
+typedef struct Emit {
+  const Needs *n;
+  Cut *c;
+  Module *m;
+  const Chunk *chunk;
+  Phase phase;
+  uint32_t k;
+  bool eval;
+  Id fn, *map; // by value of the cut function: its value here
+} Emit;
+
+// How a value that is made elsewhere or read elsewhere passes the function.
+static bool passes(const Emit *e, Id v, const char *way) {
+  const Task *t = made_by(e->c, v);
+  if (!t || t->free || is_held(e->c, v) || is_uniform(e->c, v)) return false;
+  uint64_t below = bit(e->k) - 1, here = bit(e->k), above = ~below & ~here;
+  uint64_t back = back_needs(e->n, v);
+  bool forward = t->phase == PHASE_F, in = !strcmp(way, "$in"), out = !strcmp(way, "$out");
+  if (e->phase == PHASE_F) {
+    // Of the backward pass, chunks from the one that makes it on.
+    uint64_t all = e->n->need[PHASE_F][v] | (back & ~(bit(t->chunk) - 1));
+    if (!forward || t->chunk > e->k) return false;
+    return in ? t->chunk < e->k && (all & ~below) : out ? (all & above) != 0 : (back & here) != 0;
+  }
+  if (e->phase == PHASE_W || t->phase == PHASE_W || t->chunk < e->k) return false;
+  if (in) return t->chunk > e->k && (back & ~above);
+  if (out) return (back & below) != 0;
+  return (!forward || t->chunk > e->k) && (e->n->need[PHASE_W][v] & here);
+}
+
+static bool reads_slot(const Emit *e, Id v) {
+  const Task *t = made_by(e->c, v);
+  if (!t || t->free || e->phase == PHASE_F || !(e->n->need[e->phase][v] & bit(e->k))) return false;
+  return e->phase == PHASE_W || (t->phase == PHASE_F && t->chunk <= e->k);
+}
+
+static Id add(Emit *e, Id like, const char *prefix, Role role) {
+  Value v = cut_fn(e->c)->value.at[like];
+  Str name = prefix ? str_printf("%s.%s", prefix, v.name) : v.name;
+  Id id = fn_value(e->m, &e->m->fn.at[e->fn], name, v.type, v.extent, v.rank, role, v.loc);
+  memcpy(e->m->fn.at[e->fn].value.at[id].shard, v.shard, sizeof v.shard);
+  return id;
+}
+
+static void add_arguments(Emit *e) {
+  const Fn *f = cut_fn(e->c);
+  for (uint32_t i = 0; i < e->c->nlead; i++)
+    e->map[f->arg.at[i]] = add(e, f->arg.at[i], NULL, ROLE_IN);
+  uint32_t n = f->value.n;
+  for (Id v = 0; v < n; v++)
+    if (passes(e, v, "$in")) e->map[v] = add(e, v, "$in", ROLE_IN);
+  for (Id v = 0; v < n; v++)
+    if (reads_slot(e, v)) e->map[v] = add(e, v, "$slot", ROLE_IN);
+}
+
+static void add_pieces(Emit *e, bool grads) {
+  uint32_t nheld = e->c->held.n;
+  for (uint32_t i = 0; i < e->chunk->piece.n; i++) {
+    const Piece *p = &e->chunk->piece.at[i];
+    const Param *q = &e->m->param.at[p->param];
+    int64_t extent[MAX_RANK];
+    memcpy(extent, q->extent, sizeof extent);
+    Held h = {p->param, p->first, p->count, grads};
+    Id like = NONE, id;
+    for (Id v = 0; v < nheld; v++) {
+      const Held *o = &e->c->held.at[v];
+      if (like == NONE && o->param == h.param && o->grad == grads)
+        like = v; // for type, shard and place
+      if (same_piece(o, &h) && o->grad == grads) like = v;
+    }
+    CHECK(like != NONE);
+    Value v = cut_fn(e->c)->value.at[like];
+    memcpy(extent, v.extent, sizeof extent);
+    if (q->nstack) extent[0] = p->count;
+    Str name = grads ? str_printf("$grad.%s", q->name) : q->name;
+    id = fn_value(e->m, &e->m->fn.at[e->fn], name, v.type, extent, v.rank,
+                  grads ? ROLE_INOUT : ROLE_IN, v.loc);
+    memcpy(e->m->fn.at[e->fn].value.at[id].shard, v.shard, sizeof v.shard);
+    for (Id u = 0; u < nheld; u++)
+      if (same_piece(&e->c->held.at[u], &h) && e->c->held.at[u].grad == grads) e->map[u] = id;
+  }
+}
+
+static void need_local(Id v, void *ctx) {
+  Emit *e = ctx;
+  if (e->map[v] != NONE) return;
+  if (is_held(e->c, v)) BUG("%s: a chunk without its parameter", cut_fn(e->c)->value.at[v].name);
+  const char *prefix = passes(e, v, "$slot") ? "$slot" : passes(e, v, "$out") ? "$out" : NULL;
+  e->map[v] = add(e, v, prefix, ROLE_LOCAL);
+}
+
+typedef struct Take {
+  const Cut *c;
+  bool *take;
+} Take;
+
+static void take_free(Id v, void *ctx) {
+  Take *t = ctx;
+  Id d = t->c->def[v];
+  if (d != NONE && t->c->task.at[d].free) t->take[d] = true;
+}
+
+static void add_statements(Emit *e) {
+  Cut *c = e->c;
+  bool *take = NEWN(e->m->arena, bool, cut_fn(c)->stmt.n + 1);
+  Take t = {c, take};
+  for (uint32_t i = cut_fn(c)->stmt.n; i-- > 0;) {
+    const Task *k = &c->task.at[i];
+    take[i] |= !k->free && k->phase == e->phase && k->chunk == e->k;
+    if (take[i]) stmt_uses(e->m, cut_fn(c), &cut_fn(c)->stmt.at[i], take_free, &t);
+  }
+  bool last = e->phase == PHASE_F && e->k == c->nchunk - 1;
+  for (uint32_t i = 0; last && i < cut_fn(c)->result.n; i++) take_free(cut_fn(c)->result.at[i], &t);
+  for (uint32_t i = 0; i < cut_fn(c)->stmt.n; i++) {
+    if (!take[i]) continue;
+    stmt_uses(e->m, cut_fn(c), &cut_fn(c)->stmt.at[i], need_local, e);
+    stmt_defines(e->m, &cut_fn(c)->stmt.at[i], need_local, e);
+    Stmt s = stmt_renumber(e->m, cut_fn(c), &cut_fn(c)->stmt.at[i], e->map);
+    PUSH(e->m->arena, e->m->fn.at[e->fn].stmt, s);
+  }
+}
+
+static bool is_result_here(const Fn *g, Id v) {
+  for (uint32_t i = 0; i < g->result.n; i++)
+    if (g->result.at[i] == v) return true;
+  return false;
+}
+
+// One more result: the value, or a copy of it where it is an argument or a result already.
+static void add_result(Emit *e, Id v, const char *prefix) {
+  Id here = e->map[v];
+  if (here == NONE) BUG("%s is nowhere", cut_fn(e->c)->value.at[v].name);
+  Fn *g = &e->m->fn.at[e->fn];
+  if (g->value.at[here].role != ROLE_LOCAL || is_result_here(g, here)) {
+    Id copy = add(e, v, prefix, ROLE_LOCAL);
+    g = &e->m->fn.at[e->fn];
+    fn_copy_stmt(e->m, g, copy, here, g->value.at[copy].loc);
+    here = copy;
+  }
+  PUSH(e->m->arena, g->result, here);
+}
+
+static void add_results(Emit *e) {
+  uint32_t n = cut_fn(e->c)->value.n;
+  for (Id v = 0; v < n; v++)
+    if (passes(e, v, "$slot")) add_result(e, v, "$slot");
+  for (Id v = 0; v < n; v++)
+    if (passes(e, v, "$out")) add_result(e, v, "$out");
+  if (e->phase != PHASE_F || e->k != e->c->nchunk - 1) return;
+  for (uint32_t i = 0; i < cut_fn(e->c)->result.n; i++)
+    add_result(e, cut_fn(e->c)->result.at[i], NULL);
+}
+
+static Id emit(const Needs *n, Phase phase, uint32_t k, Str name) {
+  Module *m = n->c->m;
+  Emit e = {.n = n, .c = n->c, .m = m, .chunk = &m->chunk.at[k], .phase = phase, .k = k};
+  e.fn = fn_new(m, str_printf("chunk%u.%s", k, name), cut_fn(n->c)->loc);
+  e.map = NEWN(m->arena, Id, cut_fn(n->c)->value.n + 1);
+  memset(e.map, 0xff, (cut_fn(n->c)->value.n + 1) * sizeof(Id));
+  add_arguments(&e);
+  add_pieces(&e, false);
+  if (phase != PHASE_F) add_pieces(&e, true);
+  Fn *f = cut_fn(e.c);
+  for (uint32_t i = f->arg.n - e.c->ntrail; i < f->arg.n; i++)
+    e.map[f->arg.at[i]] = add(&e, f->arg.at[i], NULL, ROLE_IN);
+  add_statements(&e);
+  add_results(&e);
+  return e.fn;
+}
+
+// ---- what each chunk holds
+
+static void add_chunk_pieces(const Needs *n, uint32_t k) {
+  Module *m = n->c->m;
+  Chunk *chunk = &m->chunk.at[k];
+  for (Id p = 0; p < m->param.n; p++) {
+    bool anywhere = false;
+    for (Id v = 0; v < n->c->held.n; v++) {
+      const Held *h = &n->c->held.at[v];
+      if (h->param != p || h->grad) continue;
+      anywhere |= n->use[v] != 0;
+      if (n->use[v] & bit(k)) PUSH(m->arena, chunk->piece, (Piece){p, h->first, h->count});
+    }
+    // What nothing reads is kept by the first chunk: it is saved, and may decay.
+    int64_t all = m->param.at[p].nstack ? m->param.at[p].extent[0] : 1;
+    if (!anywhere && k == 0) PUSH(m->arena, chunk->piece, (Piece){p, 0, all});
+  }
+}
+
+// What several chunks hold they sum, so it must be the same part.
+static bool check_shared(const Module *m) {
+  for (uint32_t k = 0; k < m->chunk.n; k++)
+    for (uint32_t i = 0; i < m->chunk.at[k].piece.n; i++)
+      for (uint32_t l = 0; l < m->chunk.n; l++)
+        for (uint32_t j = 0; j < m->chunk.at[l].piece.n; j++) {
+          const Piece *p = &m->chunk.at[k].piece.at[i], *q = &m->chunk.at[l].piece.at[j];
+          bool meet = p->param == q->param && p->first < q->first + q->count &&
+                      q->first < p->first + p->count;
+          if (!meet || (p->first == q->first && p->count == q->count)) continue;
+          diag_error(m->src, m->param.at[p->param].loc,
+                     "a pipeline cannot hold `%s` on stages that use different layers of it",
+                     m->param.at[p->param].name);
+          return false;
+        }
+  return true;
+}
+
+bool cut_emit(Cut *c) {
+  Module *m = c->m;
+  Needs n = find_needs(c);
+  for (uint32_t k = 0; k < c->nchunk; k++) {
+    PUSH(m->arena, m->chunk, (Chunk){.fn = {NONE, NONE, NONE, NONE, NONE}});
+    add_chunk_pieces(&n, k);
+  }
+  if (!check_shared(m)) return false;
+  for (uint32_t k = 0; k < c->nchunk; k++) {
+    m->chunk.at[k].fn[CHUNK_FORWARD] = emit(&n, PHASE_F, k, str_intern("forward"));
+    m->chunk.at[k].fn[CHUNK_BACKWARD] = emit(&n, PHASE_B, k, str_intern("backward"));
+    if (m->split) m->chunk.at[k].fn[CHUNK_WEIGHTS] = emit(&n, PHASE_W, k, str_intern("weights"));
+  }
+  return true;
+}
+
+void cut_emit_eval(Cut *c, ChunkPart part) {
+  Needs n = find_needs(c);
+  for (uint32_t k = 0; k < c->nchunk; k++)
+    c->m->chunk.at[k].fn[part] = emit(&n, PHASE_F, k, str_intern(chunk_part_name[part]));
+}

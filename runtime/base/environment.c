@@ -1,0 +1,38 @@
+// The variables of the environment that choose how a run computes: a value that is none of the choices is
+// refused, not taken for the default.
+#include "runtime/files/json.h"
+#include "runtime/train/run.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHOICES = 5 };
+static const struct {
+  const char *name, *value[CHOICES];
+} variables[] = {
+    {"DT_GEMM", {"own", "dnnl"}},
+    {"DT_COMM", {"mpi"}},
+    {"DTC_CPU_LEVEL", {"1", "2", "3", "4"}},
+};
+
+static bool is_choice(const char *const *value, const char *text) {
+  for (int i = 0; i < CHOICES && value[i]; i++)
+    if (strcmp(value[i], text) == 0) return true;
+  return false;
+}
+
+int dt_environment_check(DtError *e) {
+  for (size_t k = 0; k < sizeof variables / sizeof *variables; k++) {
+    const char *text = getenv(variables[k].name), *const *value = variables[k].value;
+    if (!text || !*text || is_choice(value, text)) continue;
+    char list[64], shown[64];
+    size_t n = 0;
+    dt_json_escape(shown, sizeof shown, text);
+    for (int i = 0; i < CHOICES && value[i]; i++)
+      n += (size_t)snprintf(list + n, sizeof list - n, "%s'%s'", i ? ", " : "", value[i]);
+    return dt_fail(e, DT_EXIT_USAGE, "%s=%s: it may be %s, or not be set", variables[k].name, shown,
+                   list);
+  }
+  return 0;
+}

@@ -1,0 +1,32 @@
+// Inside of matrix products: how a call is cut into tasks, and what computes one. gemm.c has our
+// own kernels; gemm_f32.c chooses between them and the matrix library.
+#ifndef DTC_RUNTIME_CPU_GEMM_JOB_H
+#define DTC_RUNTIME_CPU_GEMM_JOB_H
+
+#include <stdbool.h>
+
+#include "runtime/device/cpu/gemm.h"
+
+// C[m, n] = beta * C + A[m, g->k] * B[g->k, n] on the calling thread alone.
+typedef void DtGemmTile(const DtGemm *g, int64_t m, int64_t n, const float *a, const float *b,
+                        float *c, float beta);
+
+// A library's product of one tile. Its bits may depend on a tile's size, so that tiles are m x n
+// (less at the edges) whatever the number of threads; our own kernel's do not, and its follow it.
+typedef struct {
+  DtGemmTile *tile;
+  int64_t m, n;
+} DtGemmLibrary;
+
+// All of g, and then + bias unless it is NULL. library NULL: our own kernel. fp64 has no library.
+void dt_gemm_run(const DtGemm *g, const void *a, const void *b, void *c, double beta,
+                 const void *bias, bool f64, const DtGemmLibrary *library);
+
+// oneDNN's product, or NULL where this build has no oneDNN, or one that cannot be kept to the
+// calling thread.
+DtGemmTile *dt_gemm_dnnl(void);
+
+// Whether oneDNN can take these strides: in each operand one is 1 and the other no overlap.
+bool dt_gemm_dnnl_fits(const DtGemm *g);
+
+#endif

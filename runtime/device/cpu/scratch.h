@@ -1,0 +1,54 @@
+// How much scratch memory (dt_scratch) a call of a product or of attention asks for on a thread.
+// The compiler takes the most over all calls of a program (DtProgram.scratch_bytes); the runtime
+// has so much for each thread before the first step, and no more after.
+#ifndef DTC_RUNTIME_CPU_SCRATCH_H
+#define DTC_RUNTIME_CPU_SCRATCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/device/cpu/gemm_tuned.h"
+
+// Queries and keys in a block: whole micro-kernel tiles at every level, and the blocks of scores
+// fit the second-level cache. They are part of what a program computes: maxima and sums go block by
+// block.
+enum { ATTENTION_Q = 96, ATTENTION_K = 256 };
+
+static inline int64_t dt_least_up(int64_t most, int64_t n, int64_t unit) {
+  n = (n + unit - 1) / unit * unit;
+  return n < most ? n : most;
+}
+
+// Bytes for C[m, n] = A[m, k] * B[k, n] by our own kernel: packed blocks of A and B. On any number
+// of threads, and at the level of the instruction set that takes most: a program does not know
+// where it will run. oneDNN asks for none of this.
+static inline int64_t dt_gemm_scratch(int64_t m, int64_t n, int64_t k, bool f64) {
+  static const struct {
+    int64_t mr, nr[2], cut[2][3];
+  } level[] = {{DT_GEMM_MR_V1, DT_GEMM_NR_V1, {DT_GEMM_F32_V1, DT_GEMM_F64_V1}},
+               {DT_GEMM_MR_V3, DT_GEMM_NR_V3, {DT_GEMM_F32_V3, DT_GEMM_F64_V3}},
+               {DT_GEMM_MR_V4, DT_GEMM_NR_V4, {DT_GEMM_F32_V4, DT_GEMM_F64_V4}}};
+  int64_t most = 0;
+  for (int i = 0; i < 3; i++) {
+    const int64_t *cut = level[i].cut[f64];
+    int64_t need = dt_least_up(cut[0], k, 1) * (dt_least_up(cut[1], m, level[i].mr) +
+                                                dt_least_up(cut[2], n, level[i].nr[f64]));
+    if (need > most) most = need;
+  }
+  return most * (f64 ? 8 : 4);
+}
+
+// Elements for a block of attention over heads of `e` elements, a multiple of the vector's lanes.
+static inline int64_t dt_attention_elements(int64_t e, bool backward) {
+  const int64_t q = ATTENTION_Q, k = ATTENTION_K;
+  int64_t need = k * q + 2 * k * e + 2 * q * e + 3 * q;
+  return backward ? need + k * q + 2 * k * e + 3 * q * e : need;
+}
+
+// Bytes for attention over heads of `dim` elements, with the widest vectors that there are.
+static inline int64_t dt_attention_scratch(int64_t dim, bool backward, bool f64) {
+  const int64_t lanes = f64 ? 8 : 16;
+  return dt_attention_elements((dim + lanes - 1) / lanes * lanes, backward) * (f64 ? 8 : 4);
+}
+
+#endif

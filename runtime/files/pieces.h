@@ -1,0 +1,23 @@
+// Who has what of a tensor, for files, which hold tensors whole: any rank can tell it of every rank.
+//
+// A tensor (an instance of runtime/model/units.h) is split over tp and cp into local arrays; the ranks that
+// have the same one cut it into pieces, as ZeRO does in every stage. Each element of the whole is in
+// the piece of one rank: copies (on other ranks of tp where tp does not split it, in other zero groups)
+// are nobody's. Of a pipeline's stages that hold the same tensor the first answers for it. Tensors go by
+// their number in the model.
+#ifndef DTC_RUNTIME_PIECES_H
+#define DTC_RUNTIME_PIECES_H
+
+#include "runtime/model/layout.h"
+#include "runtime/train/zero.h"
+
+const DtInstance *dt_model_instance(const DtZero *z, int64_t number); // on its stage
+const DtParam *dt_model_param(const DtZero *z, int64_t number);
+
+// The local array of an instance on a rank.
+void dt_piece_layout(const DtZero *z, int64_t instance, int rank, DtLayout *l);
+
+// The elements of its local array that a rank answers for in files.
+DtRange dt_piece(const DtZero *z, int64_t instance, int rank, const DtLayout *l);
+
+#endif

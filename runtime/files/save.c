@@ -1,0 +1,304 @@
+// Gathering goes in rounds: in each, every writer takes the next chunk of what it writes, and the
+// ranks that have a piece of it send theirs. The elements of a chunk that a rank has are one range of
+// its local array (runtime/model/layout.h), so they are sent from where they are. All ranks know all
+// chunks, and post what concerns them in the order (round, writer, sender): sends and receives that
+// wait for one another cannot form a ring. While a chunk is written, the next one is on its way.
+#include "runtime/files/save.h"
+
+#include "runtime/files/pieces.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int64_t dt_save_chunk = 1 << 19;
+
+static size_t size_of(const DtSave *s) { return dt_type_size(s->r->p->type); }
+
+// What a rank sends of a chunk: elements of its local array.
+static DtRange share(const DtSave *s, const DtChunk *c, int rank, DtLayout *l) {
+  const DtZero *z = &s->r->zero;
+  int64_t tensor = c->item % s->names.each;
+  dt_piece_layout(z, tensor, rank, l);
+  DtRange r = dt_piece(z, tensor, rank, l);
+  if (r.lo == r.hi) return r;
+  int64_t lo = dt_layout_first(l, c->from), hi = dt_layout_first(l, c->to);
+  if (lo > r.lo) r.lo = lo;
+  if (hi < r.hi) r.hi = hi;
+  r.hi = dt_layout_trim(l, r.hi);
+  if (r.hi < r.lo) r.hi = r.lo;
+  return r;
+}
+
+// ---- Who writes what
+
+typedef struct {
+  int64_t count, item;
+  int holders;
+} Weight;
+
+// Those that have the least choice first, of those the longest.
+static int sooner(const void *a, const void *b) {
+  const Weight *x = a, *y = b;
+  if (x->holders != y->holders) return x->holders < y->holders ? -1 : 1;
+  if (x->count != y->count) return x->count > y->count ? -1 : 1;
+  return x->item < y->item ? -1 : x->item > y->item;
+}
+
+static bool holds(const DtSave *s, int64_t item, int rank) {
+  DtChunk all = {item, 0, s->names.tensor[item].count};
+  DtLayout l;
+  DtRange has = share(s, &all, rank, &l);
+  return has.lo < has.hi;
+}
+
+// Each to the rank with the least so far of those that have a piece of it. Longest first is within 4/3
+// of the best possible where all may write all (Graham 1969).
+static int choose_writers(DtSave *s, DtError *e) {
+  Weight *w = calloc((size_t)s->names.n + 1, sizeof *w);
+  int64_t *load = calloc((size_t)dt_world.size, sizeof *load);
+  if (!w || !load) {
+    free(w);
+    free(load);
+    return dt_fail(e, DT_EXIT_OS, "no memory to share out the writing");
+  }
+  for (int64_t i = 0; i < s->names.n; i++) {
+    w[i] = (Weight){s->names.tensor[i].count, i, 0};
+    for (int r = 0; r < dt_world.size; r++) w[i].holders += holds(s, i, r);
+  }
+  qsort(w, (size_t)s->names.n, sizeof *w, sooner);
+  for (int64_t i = 0; i < s->names.n; i++) {
+    int best = -1;
+    for (int r = 0; r < dt_world.size; r++)
+      if (holds(s, w[i].item, r) && (best < 0 || load[r] < load[best])) best = r;
+    s->writer[w[i].item] = best < 0 ? 0 : best;
+    load[s->writer[w[i].item]] += w[i].count;
+  }
+  free(w);
+  free(load);
+  return 0;
+}
+
+// ---- Chunks
+
+static void first_chunks(DtSave *s) {
+  for (int r = 0; r < dt_world.size; r++) s->at[r] = (DtChunk){-1, 0, 0};
+}
+
+// The writer's next chunk of the first n tensors; `only` >= 0: that rank writes all.
+static bool next_chunk(const DtSave *s, int writer, int only, int64_t n, DtChunk *c) {
+  if (c->item < 0 || c->to == s->names.tensor[c->item].count) {
+    int64_t i = c->item + 1;
+    while (i < n && (only >= 0 ? only : s->writer[i]) != writer) i++;
+    *c = (DtChunk){i, 0, 0};
+  }
+  if (c->item >= n) {
+    c->item = n - 1; // stays at the end
+    c->from = c->to = n ? s->names.tensor[n - 1].count : 0;
+    return false;
+  }
+  int64_t left = s->names.tensor[c->item].count - c->to;
+  c->from = c->to;
+  c->to += left < s->chunk ? left : s->chunk;
+  return true;
+}
+
+// ---- Gathering
+
+// What concerns one round.
+typedef struct {
+  DtTicket sent, first, last; // the last of this rank's sends; the first and last of its receives
+  DtChunk mine;  // item -1: none
+} Round;
+
+static DtNote note_of(const DtSave *s, const DtChunk *c) {
+  int64_t tensor = c->item % s->names.each;
+  const DtParam *p = dt_model_param(&s->r->zero, tensor);
+  return (DtNote){p->name, dt_told_layer(p, dt_model_instance(&s->r->zero, tensor)), NULL};
+}
+
+static const char *held(const DtSave *s, const DtChunk *c, int64_t element) {
+  DtRegion region = c->item < s->names.each ? s->first
+                                            : (DtRegion)(DT_MOMENT + c->item / s->names.each - 1);
+  int64_t here = s->r->zero.stages.home[c->item % s->names.each].instance;
+  DtPart p = dt_instance_part(&s->r->zero, region, here);
+  return p.at + (size_t)(element - p.lo) * size_of(s);
+}
+
+static void post_send(const DtSave *s, const DtChunk *c, int writer, Round *round) {
+  DtLayout l;
+  DtRange x = share(s, c, dt_world.rank, &l);
+  if (x.lo < x.hi)
+    round->sent = dt_send(dt_group(DT_ALL_AXES), writer, s->r->p->type, held(s, c, x.lo), x.hi - x.lo,
+                          note_of(s, c));
+}
+
+static void post_receives(const DtSave *s, const DtChunk *c, char *to, Round *round) {
+  int64_t room = s->room;
+  for (int r = 0; r < dt_world.size; r++) {
+    DtLayout l;
+    DtRange x = share(s, c, r, &l);
+    if (x.lo == x.hi || r == dt_world.rank) continue;
+    if ((room -= x.hi - x.lo) < 0) {
+      fprintf(stderr, "train: error: no room for what the ranks have of a tensor\n");
+      exit(DT_EXIT_BUG);
+    }
+    round->last =
+        dt_recv(dt_group(DT_ALL_AXES), r, s->r->p->type, to, x.hi - x.lo, note_of(s, c));
+    if (!round->first) round->first = round->last;
+    to += (size_t)(x.hi - x.lo) * size_of(s);
+  }
+}
+
+static bool begin_round(DtSave *s, int only, int64_t n, int buffer, Round *round) {
+  bool any = false;
+  *round = (Round){.mine = {-1, 0, 0}};
+  for (int w = 0; w < dt_world.size; w++) {
+    if (!next_chunk(s, w, only, n, &s->at[w])) continue;
+    any = true;
+    if (w == dt_world.rank) {
+      round->mine = s->at[w];
+      post_receives(s, &round->mine, s->received[buffer], round);
+    } else {
+      post_send(s, &s->at[w], w, round);
+    }
+  }
+  return any;
+}
+
+// Elements `x` of a local array to where they belong in a chunk; returns how many there are.
+static int64_t scatter(const DtSave *s, const DtChunk *c, const DtLayout *l, DtRange x,
+                       const char *from, char *chunk) {
+  int64_t placed = 0;
+  for (int64_t i = x.lo, run; i < x.hi; i += run) {
+    int64_t element;
+    run = dt_layout_run(l, i, x.hi - i, &element);
+    if (element < 0) continue;
+    memcpy(chunk + (size_t)(element - c->from) * size_of(s), from + (size_t)(i - x.lo) * size_of(s),
+           (size_t)run * size_of(s));
+    placed += run;
+  }
+  return placed;
+}
+
+static int end_round(DtSave *s, int buffer, const Round *round, bool writes, DtError *e) {
+  const DtChunk *c = &round->mine;
+  const char *received = s->received[buffer];
+  int64_t placed = 0;
+  dt_wait(round->sent);
+  dt_wait_receives(round->first, round->last);
+  if (c->item < 0) return 0;
+  for (int r = 0; r < dt_world.size; r++) {
+    DtLayout l;
+    DtRange x = share(s, c, r, &l);
+    if (x.lo == x.hi) continue;
+    bool own = r == dt_world.rank;
+    placed += scatter(s, c, &l, x, own ? held(s, c, x.lo) : received, s->gathered[buffer]);
+    if (!own) received += (size_t)(x.hi - x.lo) * size_of(s);
+  }
+  if (placed != c->to - c->from)
+    return dt_fail(e, DT_EXIT_BUG, "the ranks have %lld of %lld elements of '%s'",
+                   (long long)placed, (long long)(c->to - c->from),
+                   s->names.tensor[c->item].name);
+  if (writes) dt_out_write(&s->out, s->gathered[buffer], (size_t)placed * size_of(s));
+  return 0;
+}
+
+// The first n tensors, from all ranks to their writers, which write them where `writes`.
+static int gather(DtSave *s, int only, int64_t n, bool writes, DtError *e) {
+  Round round[2] = {{.mine = {-1, 0, 0}}, {.mine = {-1, 0, 0}}};
+  bool any = true;
+  first_chunks(s);
+  for (int buffer = 0; any; buffer = 1 - buffer) {
+    any = begin_round(s, only, n, buffer, &round[buffer]);
+    // What fails here does not keep the others from theirs.
+    DtError why = {0};
+    if (end_round(s, 1 - buffer, &round[1 - buffer], writes, &why) && !e->status) *e = why;
+    round[1 - buffer].mine.item = -1;
+  }
+  return e->status;
+}
+
+static int write_file(DtSave *s, const char *path, const DtTensor *tensor, int64_t ntensor, int only,
+                      int64_t n, DtPartInfo *info, DtError *e) {
+  bool open = ntensor > 0 && !dt_out_open(&s->out, path, e);
+  *info = (DtPartInfo){0, 0};
+  if (open) dt_weights_header(&s->out, tensor, ntensor, s->r->p->type);
+  gather(s, only, n, open, e);
+  if (open && e->status) dt_out_abandon(&s->out);
+  if (!open || e->status || dt_out_close(&s->out, e)) return e->status;
+  *info = (DtPartInfo){(int64_t)s->out.bytes, dt_hash_end(&s->out.hash)};
+  return 0;
+}
+
+int dt_save_part(DtSave *s, const char *path, DtPartInfo *info, DtError *e) {
+  return write_file(s, path, s->mine, s->nmine, -1, s->names.n, info, e);
+}
+
+int dt_save_export(DtSave *s, const char *path, DtRegion what, DtError *e) {
+  DtPartInfo info;
+  int64_t n = s->names.each;
+  s->first = what;
+  write_file(s, path, s->names.tensor, dt_world.rank == 0 ? n : 0, 0, n, &info, e);
+  s->first = DT_PARAM;
+  return e->status;
+}
+
+// ---- What it needs
+
+// Elements of the longest chunk.
+static int64_t longest(const DtProgram *p) {
+  int64_t most = 1;
+  for (int i = 0; i < p->nparam; i++) {
+    int64_t count = 1;
+    for (int d = p->param[i].nstack; d < p->param[i].rank; d++) count *= p->param[i].extent[d];
+    if (count > most) most = count;
+  }
+  return most < dt_save_chunk ? most : dt_save_chunk;
+}
+
+// Elements that others send for one chunk, at most: the chunk, and padding between its elements.
+// Along a dimension that is split with a remainder one rank has padding, at the end of its block, and
+// a chunk that reaches over it to the next row is longer than it: as much again for each such
+// dimension.
+static int64_t room(const DtProgram *p, const DtCut *cut) {
+  bool split[DT_STATIC_AXES] = {p->tp > 1, p->tp_outer > 1, p->cp > 1};
+  int64_t times = cut->owners > 1 || p->pp > 1;
+  for (int a = 0; a < DT_STATIC_AXES; a++)
+    if (split[a]) times = times ? 2 * times : 2;
+  return times * longest(p);
+}
+
+int64_t dt_save_bytes(const DtProgram *p, const DtCut *cut) {
+  return 2 * (longest(p) + room(p, cut)) * (int64_t)dt_type_size(p->type);
+}
+
+int dt_save_open(DtSave *s, DtRun *r, bool parts, DtError *e) {
+  *s = (DtSave){.r = r};
+  if (dt_names_make(&s->names, r->p, parts ? r->p->nmoment : 0, e)) return e->status;
+  s->writer = calloc((size_t)s->names.n + 1, sizeof *s->writer);
+  s->mine = calloc((size_t)s->names.n + 1, sizeof *s->mine);
+  s->at = calloc((size_t)dt_world.size, sizeof *s->at);
+  if (!s->writer || !s->mine || !s->at)
+    return dt_fail(e, DT_EXIT_OS, "no memory for the list of tensors");
+  if (parts && choose_writers(s, e)) return e->status;
+  for (int64_t i = 0; parts && i < s->names.n; i++)
+    if (s->writer[i] == dt_world.rank) s->mine[s->nmine++] = s->names.tensor[i];
+  s->chunk = longest(r->p);
+  s->room = room(r->p, &r->zero.cut);
+  char *at = r->gather;
+  for (int i = 0; i < 2; i++) {
+    s->gathered[i] = at;
+    s->received[i] = at + (size_t)s->chunk * size_of(s);
+    at = s->received[i] + (size_t)s->room * size_of(s);
+  }
+  return dt_out_reserve(e);
+}
+
+void dt_save_close(DtSave *s) {
+  dt_names_free(&s->names);
+  free(s->writer);
+  free(s->mine);
+  free(s->at);
+  *s = (DtSave){.r = NULL};
+}

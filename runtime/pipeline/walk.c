@@ -1,0 +1,406 @@
+// Communication is posted where the table has it and waited for where it is needed: what is
+// received before it is computed with, what is sent before its buffer is filled again. The table's
+// order is one that cannot lock even if every operation blocked, and all ranks of a stage post the
+// same ones, with what they exchange among themselves between.
+#include "runtime/pipeline/walk.h"
+
+#include "runtime/launch.h"
+#include "runtime/train/run.h"
+#include "runtime/base/trace.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { BUFFERS = 2, ALIGNMENT = 64 }; // runtime/pipeline/pipeline.c makes no more buffers than that for a message
+enum { EVAL_GROUP = 64 }; // microbatches that validation runs between two looks at signals
+
+// ---- tables and memory
+
+static int64_t place(int64_t *at, int64_t each, int n) {
+  int64_t here = *at;
+  *at += (each + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT * n;
+  return here;
+}
+
+// `forward`: what a walk runs, DT_FORWARD of a step, DT_EVAL or DT_SAMPLE.
+static int sender(int forward, int message) {
+  return message == DT_PIPE_GRAD ? DT_BACKWARD : forward;
+}
+
+static int64_t sent(const DtProgram *p, int forward, int message, int chunk) {
+  return p->chunk[chunk].sent_bytes[sender(forward, message)];
+}
+
+static int64_t received(const DtProgram *p, int forward, int message, int chunk) {
+  int from = dt_pipe_source(chunk, message);
+  return from < 0 || from >= p->nchunk ? 0 : sent(p, forward, message, from);
+}
+
+static void place_all(DtRoute *r, const DtProgram *p, int stage, int forward) {
+  bool eval = forward != DT_FORWARD;
+  const DtPipe *pipe = r->pipe;
+  for (int c = 0; c < p->nchunk; c++) {
+    bool here = c % p->pp == stage;
+    r->slot[c] = here && !eval ? place(&r->bytes, p->chunk[c].slot_bytes, pipe->slots[c]) : 0;
+    for (int k = 0; here && k < DT_PIPE_MESSAGES; k++) {
+      r->in[k][c] = place(&r->bytes, received(p, forward, k, c), pipe->in[k][c]);
+      r->out[k][c] = place(&r->bytes, sent(p, forward, k, c), pipe->out[k][c]);
+    }
+  }
+}
+
+// For each kind of message, what the chunks' are and where they are computed.
+static const char **name_messages(const DtProgram *p, int forward) {
+  size_t C = (size_t)p->nchunk;
+  const char **names = calloc(2 * DT_PIPE_MESSAGES * C, sizeof *names);
+  for (size_t i = 0; names && i < DT_PIPE_MESSAGES * C; i++) {
+    int k = (int)(i / C), c = (int)(i % C);
+    int part = sender(forward, k);
+    names[C * (size_t)(2 * k) + i % C] = p->chunk[c].message[part];
+    names[C * (size_t)(2 * k + 1) + i % C] = p->chunk[c].source[part];
+  }
+  return names;
+}
+
+static int open_route(DtRoute *r, const DtProgram *p, int stage, int64_t micro, int forward,
+                      DtError *e) {
+  bool eval = forward != DT_FORWARD;
+  size_t C = (size_t)p->nchunk;
+  static const int part[DT_PIPE_COMPUTED] = {DT_FORWARD, DT_BACKWARD, DT_WEIGHTS};
+  if (micro < 1) return 0;
+  int64_t *table = calloc(C * (1 + 2 * DT_PIPE_MESSAGES + DT_PIPE_COMPUTED), sizeof *table);
+  DtTicket *ticket = calloc(C * 2 * DT_PIPE_MESSAGES * BUFFERS, sizeof *ticket);
+  const char **names = name_messages(p, forward);
+  if (!table || !ticket || !names) {
+    free(table);
+    free(ticket);
+    free(names);
+    return dt_fail(e, DT_EXIT_OS, "no memory for the pipeline's schedule");
+  }
+  r->slot = table;
+  r->names = names;
+  for (int k = 0; k < DT_PIPE_MESSAGES; k++) {
+    r->in[k] = table + C * (size_t)(1 + k);
+    r->out[k] = table + C * (size_t)(1 + DT_PIPE_MESSAGES + k);
+    r->arrived[k] = ticket + C * BUFFERS * (size_t)k;
+    r->gone[k] = ticket + C * BUFFERS * (size_t)(DT_PIPE_MESSAGES + k);
+  }
+  DtPipeShape s = {.kind = eval ? DT_PIPE_FORWARD : (DtPipeKind)p->schedule, .stages = p->pp,
+                   .chunks = p->nchunk / p->pp, .micro = (int32_t)micro};
+  for (int w = 0; w < DT_PIPE_COMPUTED; w++) {
+    int64_t *cost = table + C * (size_t)(1 + 2 * DT_PIPE_MESSAGES + w);
+    for (int c = 0; c < p->nchunk; c++) {
+      int64_t n = p->chunk[c].cost[w ? part[w] : forward];
+      cost[c] = n > 0 ? n : 1;
+    }
+    s.cost[w] = cost;
+  }
+  r->pipe = dt_pipe_make(&s);
+  if (!r->pipe)
+    return dt_fail(e, DT_EXIT_OS, "no memory for the schedule of %lld microbatches",
+                   (long long)micro);
+  for (int k = 0; k < DT_PIPE_MESSAGES; k++) {
+    r->pipe->what[k] = names + C * (size_t)(2 * k);
+    r->pipe->source[k] = names + C * (size_t)(2 * k + 1);
+  }
+  char why[1000];
+  int stride = dt_world.size / p->pp > 0 ? dt_world.size / p->pp : 1;
+  if (!dt_pipe_check(r->pipe, dt_world.rank % stride, stride, why, sizeof why))
+    return dt_fail(e, DT_EXIT_BUG, "the pipeline's schedule does not run: %s", why);
+  place_all(r, p, stage, forward);
+  return 0;
+}
+
+int dt_walk_open(DtWalk *w, const DtProgram *p, int stage, int64_t train, int64_t eval, bool sample,
+                 DtError *e) {
+  *w = (DtWalk){.group = eval < EVAL_GROUP ? eval : EVAL_GROUP};
+  w->groups = w->group ? eval / w->group : 0;
+  w->rest = w->group ? eval % w->group : 0;
+  e->status = 0;
+  if (open_route(&w->route[DT_WALK_TRAIN], p, stage, train, DT_FORWARD, e) ||
+      open_route(&w->route[DT_WALK_EVAL], p, stage, w->group, DT_EVAL, e) ||
+      open_route(&w->route[DT_WALK_REST], p, stage, w->rest, DT_EVAL, e))
+    return e->status;
+  return open_route(&w->route[DT_WALK_SAMPLE], p, stage, sample, DT_SAMPLE, e);
+}
+
+void dt_walk_close(DtWalk *w) {
+  for (int i = 0; i < DT_WALKS; i++) {
+    dt_pipe_free(w->route[i].pipe);
+    free(w->route[i].slot);
+    free(w->route[i].names);
+    free(w->route[i].arrived[0]);
+    w->route[i] = (DtRoute){.pipe = NULL};
+  }
+}
+
+int64_t dt_walk_bytes(const DtWalk *w) {
+  int64_t most = 0;
+  for (int i = 0; i < DT_WALKS; i++)
+    if (w->route[i].bytes > most) most = w->route[i].bytes;
+  return most;
+}
+
+// ---- a walk
+
+typedef struct Walk {
+  DtRun *r;
+  DtRoute *route;
+  const DtWalkJob *job;
+  DtCall call;
+  int64_t from; // the route's first microbatch among the rank's
+  int64_t loaded; // the microbatch in r->buffer, or -1
+  int forward; // DT_FORWARD, DT_EVAL or DT_SAMPLE
+} Walk;
+
+static char *in_pool(const Walk *w, const int64_t *base, int chunk, int64_t each, int i) {
+  int64_t step = (each + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  return w->r->walk.memory + base[chunk] + step * i;
+}
+
+static void wait_for(DtTicket *t) {
+  if (*t) dt_wait(*t);
+  *t = 0;
+}
+
+static DtTicket *ticket(DtTicket *const *of, int message, int chunk, int buffer) {
+  return &of[message][chunk * BUFFERS + buffer];
+}
+
+static void exchange(Walk *w, const DtPipeOp *op) {
+  const DtProgram *p = w->r->p;
+  const DtGroup *g = dt_group(1u << DT_AXIS_PP);
+  int message = op->message, to = dt_pipe_reader(op->chunk, message);
+  int64_t bytes = sent(p, w->forward, message, op->chunk), n = bytes / 4;
+  const DtPipeChunk *c = &p->chunk[op->chunk];
+  int part = sender(w->forward, message);
+  DtNote note = {c->message[part], -1, c->source[part]};
+  if (!bytes) return;
+  dt_comm_micro(w->from + op->micro);
+  if (op->work == DT_PIPE_SEND)
+    *ticket(w->route->gone, message, op->chunk, op->out) =
+        dt_send(g, op->peer, DT_TYPE_I32,
+                in_pool(w, w->route->out[message], op->chunk, bytes, op->out), n, note);
+  else
+    *ticket(w->route->arrived, message, to, op->in) = dt_recv(
+        g, op->peer, DT_TYPE_I32, in_pool(w, w->route->in[message], to, bytes, op->in), n, note);
+}
+
+static int part_of(const Walk *w, const DtPipeOp *op) {
+  static const int part[DT_PIPE_COMPUTED] = {DT_FORWARD, DT_BACKWARD, DT_WEIGHTS};
+  return op->work == DT_PIPE_F ? w->forward : part[op->work];
+}
+
+// Whether this function makes the chunk's gradients.
+static bool makes_gradients(const DtPipeChunk *c, int part) {
+  return part == (c->run[DT_WEIGHTS] ? DT_WEIGHTS : DT_BACKWARD);
+}
+
+static void prepare_call(Walk *w, const DtPipeOp *op, const DtPipeChunk *c) {
+  const DtProgram *p = w->r->p;
+  int message = op->work == DT_PIPE_F ? DT_PIPE_ACT : DT_PIPE_GRAD;
+  w->call.first = (int32_t)(w->job->first + (w->from + op->micro) * w->r->micro);
+  w->call.slot = w->forward != DT_FORWARD
+                     ? NULL
+                     : in_pool(w, w->route->slot, op->chunk, c->slot_bytes, op->slot);
+  w->call.in = w->call.send = NULL;
+  w->call.chunk = op->chunk;
+  w->call.part = part_of(w, op);
+  if (op->in >= 0) {
+    wait_for(ticket(w->route->arrived, message, op->chunk, op->in));
+    w->call.in = in_pool(w, w->route->in[message], op->chunk,
+                         received(p, w->forward, message, op->chunk), op->in);
+  }
+  if (op->out >= 0) {
+    wait_for(ticket(w->route->gone, message, op->chunk, op->out));
+    w->call.send = in_pool(w, w->route->out[message], op->chunk,
+                           sent(p, w->forward, message, op->chunk), op->out);
+  }
+}
+
+static int compute(Walk *w, const DtPipeOp *op, DtError *e) {
+  static const char *const name[] = {"forward", "backward", "weights", "eval", "sample"};
+  DtRun *r = w->r;
+  const DtProgram *p = r->p;
+  const DtPipeChunk *c = &p->chunk[op->chunk];
+  double out[1 + DT_MAX_METRICS] = {0};
+  bool training = w->forward == DT_FORWARD;
+  int part = part_of(w, op);
+  if (w->job->load && c->reads_data[part] && w->loaded != op->micro) {
+    if (w->job->load(r, w->job->batch, w->from + op->micro, e)) return e->status;
+    w->loaded = op->micro;
+  }
+  prepare_call(w, op, c);
+  w->call.out = w->job->out ? w->job->out : out;
+  dt_trace_begin(name[part]);
+  dt_comm_micro(w->from + op->micro);
+  if (!training || !makes_gradients(c, part)) dt_zero_begin(&r->zero, &w->call);
+  else
+    dt_zero_begin_step(&r->zero, &w->call, op->micro == 0,
+                       op->micro == w->route->pipe->shape.micro - 1);
+  c->run[part](&w->call);
+  if (training && makes_gradients(c, part) && r->zero.cut.each) {
+    DtRange units = dt_zero_units_of(&r->zero, c->param, c->nparam);
+    dt_zero_end_units(&r->zero, units.lo, units.hi);
+  }
+  dt_trace_end(name[part]);
+  bool last = op->work == DT_PIPE_F && op->chunk == p->nchunk - 1;
+  for (int i = 0; last && i < w->job->nresult; i++) w->job->sum[i] += dt_get(p, out, i);
+  return 0;
+}
+
+static void settle(Walk *w) {
+  int n = w->r->p->nchunk * BUFFERS;
+  for (int k = 0; k < DT_PIPE_MESSAGES; k++)
+    for (int i = 0; i < n; i++) {
+      wait_for(&w->route->gone[k][i]);
+      wait_for(&w->route->arrived[k][i]);
+    }
+}
+
+// ---- gradients that several stages hold
+
+static char *part_at(const DtRun *r, const DtHolder *h, int64_t *n) {
+  DtPart part = dt_part(&r->zero, DT_GRAD, h->unit);
+  *n = part.hi - part.lo;
+  return part.at;
+}
+
+static DtNote tie_note(const DtTie *t) { return (DtNote){t->name, -1, t->source}; }
+
+// What the first tie's first holder is sent, it may take while it still computes: after the step's
+// last message of the same sender, since these come in order.
+static void tie_ahead(DtRun *r) {
+  const DtStages *s = &r->zero.stages;
+  const DtTie *t = s->tie;
+  int64_t n;
+  int me = dt_world.coord[DT_AXIS_PP], i = 1;
+  if (!s->ntie || t->holder[0].stage != me) return;
+  while (i < t->n && t->holder[i].stage == me) i++;
+  part_at(r, &t->holder[0], &n);
+  dt_comm_micro(-1);
+  if (n && i < t->n)
+    r->walk.tie_ahead = dt_recv(dt_group(1u << DT_AXIS_PP), t->holder[i].stage, r->p->type,
+                                r->walk.tied, n, tie_note(t));
+}
+
+// ---- all of it
+
+int dt_walk(DtRun *r, int route, int64_t from, const DtWalkJob *job, DtError *e) {
+  Walk w = {.r = r,
+            .route = &r->walk.route[route],
+            .job = job,
+            .from = from,
+            .loaded = -1,
+            .forward = job->forward};
+  const DtPipeStage *s = &w.route->pipe->stage[dt_world.coord[DT_AXIS_PP]];
+  w.call = (DtCall){.batch = (int32_t)job->count,
+                    .total = job->total,
+                    .frame = r->frame,
+                    .seed = r->seed,
+                    .step = (uint64_t)r->step + 1};
+  for (int k = 0; k < r->p->ndata; k++) w.call.data[k] = r->buffer[k];
+  if (job->data) w.call.data[0] = job->data;
+  int64_t received = s->n; // its last receive
+  while (received > 0 && s->op[received - 1].work != DT_PIPE_RECV) received--;
+  for (int64_t i = 0; i < s->n; i++) {
+    const DtPipeOp *op = &s->op[i];
+    if (i == received && job->forward == DT_FORWARD) tie_ahead(r);
+    if (op->work >= DT_PIPE_COMPUTED) exchange(&w, op);
+    else if (compute(&w, op, e)) return e->status;
+  }
+  settle(&w);
+  dt_comm_micro(-1);
+  if (job->forward == DT_FORWARD && !r->zero.cut.each) {
+    r->zero.last = true;
+    dt_zero_end_step(&r->zero);
+  }
+  return 0;
+}
+
+// ---- sums of gradients that several stages hold
+
+// The first holder adds what the others send, in their order.
+static void lead(DtRun *r, const DtTie *t, const DtGroup *g, int me) {
+  int64_t n;
+  char *sum = part_at(r, &t->holder[0], &n);
+  for (int i = 1; i < t->n; i++) {
+    const DtHolder *h = &t->holder[i];
+    char *from = h->stage == me ? part_at(r, h, &n) : r->walk.tied;
+    if (h->stage != me && n) {
+      DtTicket ahead = r->walk.tie_ahead;
+      dt_wait(ahead ? ahead : dt_recv(g, h->stage, r->p->type, from, n, tie_note(t)));
+      r->walk.tie_ahead = 0;
+    }
+    dt_add_reals(r->p->type, sum, from, n);
+  }
+}
+
+static void follow(DtRun *r, const DtTie *t, const DtGroup *g, int me) {
+  int64_t n;
+  for (int i = 1; i < t->n; i++) {
+    if (t->holder[i].stage != me) continue;
+    char *at = part_at(r, &t->holder[i], &n);
+    if (n) dt_wait(dt_send(g, t->holder[0].stage, r->p->type, at, n, tie_note(t)));
+  }
+}
+
+void dt_walk_tie(DtRun *r) {
+  const DtStages *s = &r->zero.stages;
+  int me = dt_world.coord[DT_AXIS_PP];
+  if (!s->ntie) return;
+  const DtGroup *g = dt_group(1u << DT_AXIS_PP);
+  dt_trace_begin("tied gradients");
+  for (int i = 0; i < s->ntie; i++) {
+    if (s->tie[i].holder[0].stage == me) lead(r, &s->tie[i], g, me);
+    else follow(r, &s->tie[i], g, me);
+  }
+  dt_trace_end("tied gradients");
+}
+
+static void hand_back(DtRun *r, const DtTie *t, const DtGroup *g, int me) {
+  int64_t n, size = (int64_t)dt_type_size(r->p->type), same;
+  char *sum = part_at(r, &t->holder[0], &n);
+  for (int i = 1; i < t->n && n; i++) {
+    const DtHolder *h = &t->holder[i];
+    if (h->stage == me) memcpy(part_at(r, h, &same), sum, (size_t)(n * size));
+    else r->walk.tie_sent = dt_send(g, h->stage, r->p->type, sum, n, tie_note(t));
+  }
+}
+
+static void take_back(DtRun *r, const DtTie *t, const DtGroup *g, int me) {
+  int64_t n;
+  for (int i = 1; i < t->n; i++) {
+    if (t->holder[i].stage != me) continue;
+    char *at = part_at(r, &t->holder[i], &n);
+    if (!n) continue;
+    r->walk.tie_last = dt_recv(g, t->holder[0].stage, r->p->type, at, n, tie_note(t));
+    if (!r->walk.tie_first) r->walk.tie_first = r->walk.tie_last;
+  }
+}
+
+void dt_walk_tie_back(DtRun *r) {
+  const DtStages *s = &r->zero.stages;
+  int me = dt_world.coord[DT_AXIS_PP];
+  const DtGroup *g = s->ntie ? dt_group(1u << DT_AXIS_PP) : NULL;
+  for (int i = 0; i < s->ntie; i++) {
+    if (s->tie[i].holder[0].stage == me) hand_back(r, &s->tie[i], g, me);
+    else take_back(r, &s->tie[i], g, me);
+  }
+}
+
+bool dt_walk_awaits(const DtRun *r, int64_t unit) {
+  const DtStages *s = &r->zero.stages;
+  for (int i = 0; i < s->ntie; i++)
+    for (int k = 1; k < s->tie[i].n; k++) {
+      const DtHolder *h = &s->tie[i].holder[k];
+      if (h->stage == dt_world.coord[DT_AXIS_PP] && h->unit == unit) return true;
+    }
+  return false;
+}
+
+void dt_walk_tie_wait(DtRun *r) {
+  dt_wait_receives(r->walk.tie_first, r->walk.tie_last);
+  if (r->walk.tie_sent) dt_wait(r->walk.tie_sent);
+  r->walk.tie_first = r->walk.tie_last = r->walk.tie_sent = 0;
+}

@@ -1,0 +1,94 @@
+#include "runtime/train/bucket.h"
+
+#include "runtime/train/run.h"
+
+#include <string.h>
+
+int64_t dt_bucket_end(const DtUnits *u, int64_t unit, int64_t end) {
+  int64_t together = u->unit[unit].together;
+  return together <= unit ? unit + 1 : together < end ? together : end;
+}
+
+int64_t dt_bucket_begin(const DtUnits *u, int64_t unit) {
+  int64_t first = unit, together = u->unit[unit].together;
+  while (first > 0 && together && u->unit[first - 1].together == together) first--;
+  return first;
+}
+
+static size_t bytes(const DtZero *z, int64_t elements) {
+  return (size_t)elements * dt_type_size(z->p->type);
+}
+
+static int64_t longest(const DtZero *z, const DtUnit *u) {
+  return (u->count + z->cut.owners - 1) / z->cut.owners;
+}
+
+// Elements of an owner's part of the array.
+static int64_t width(const DtZero *z, int64_t from, int64_t to) {
+  const DtUnit *first = &z->units.unit[from], *last = &z->units.unit[to - 1];
+  return last->packed + longest(z, last) - first->packed;
+}
+
+// Where the array begins, and an owner's piece of a unit in it.
+static char *array(const DtZero *z, int64_t from) {
+  return z->packed + bytes(z, z->cut.owners * z->units.unit[from].packed);
+}
+static char *piece(const DtZero *z, int64_t from, int64_t to, int owner, int64_t unit) {
+  int64_t before = z->units.unit[unit].packed - z->units.unit[from].packed;
+  return array(z, from) + bytes(z, owner * width(z, from, to) + before);
+}
+
+// A piece that is shorter than others is filled up.
+static void pack(const DtZero *z, char *to, const char *from, int64_t n, const DtUnit *u) {
+  if (n > 0) memcpy(to, from, bytes(z, n));
+  memset(to + bytes(z, n), 0, bytes(z, longest(z, u) - n));
+}
+
+static DtNote note_of(const DtUnit *first) {
+  return (DtNote){"small parameters", -1, first->source};
+}
+
+DtTicket dt_bucket_gather(const DtZero *z, int64_t from, int64_t to) {
+  for (int64_t i = from; i < to; i++) {
+    DtRange own = dt_owned(z, i);
+    DtPart p = dt_part(z, DT_PARAM, i);
+    pack(z, piece(z, from, to, z->shard->me, i), p.at + bytes(z, own.lo - p.lo), own.hi - own.lo,
+         &z->units.unit[i]);
+  }
+  return dt_all_gather(z->shard, z->p->type, piece(z, from, to, z->shard->me, from), array(z, from),
+                       z->cut.owners * width(z, from, to), note_of(&z->units.unit[from]));
+}
+
+void dt_bucket_spread(const DtZero *z, int64_t from, int64_t to, char *whole) {
+  for (int64_t i = from; i < to; i++)
+    for (int k = 0; k < z->cut.owners; k++) {
+      const DtUnit *u = &z->units.unit[i];
+      DtRange r = dt_unit_piece(u, k, z->cut.owners);
+      if (r.lo < r.hi)
+        memcpy(whole + bytes(z, u->offset + r.lo), piece(z, from, to, k, i), bytes(z, r.hi - r.lo));
+    }
+}
+
+DtTicket dt_bucket_reduce(const DtZero *z, int64_t from, int64_t to) {
+  DtNote note = note_of(&z->units.unit[from]);
+  char *own = piece(z, from, to, z->shard->me, from);
+  for (int64_t i = from; i < to; i++)
+    for (int k = 0; k < z->cut.owners; k++) {
+      const DtUnit *u = &z->units.unit[i];
+      DtRange r = dt_unit_piece(u, k, z->cut.owners);
+      pack(z, piece(z, from, to, k, i), z->grad + bytes(z, u->offset + r.lo), r.hi - r.lo, u);
+    }
+  DtTicket t = dt_reduce_scatter(z->shard, z->p->type, DT_SUM, array(z, from), own,
+                                 z->cut.owners * width(z, from, to), note);
+  if (z->across->n == 1) return t;
+  return dt_all_reduce(z->across, z->p->type, DT_SUM, own, own, width(z, from, to), note);
+}
+
+void dt_bucket_add(const DtZero *z, int64_t from, int64_t to, bool store) {
+  for (int64_t i = from; i < to; i++) {
+    DtPart sum = dt_part(z, DT_GRAD, i);
+    const char *arrived = piece(z, from, to, z->shard->me, i);
+    if (!store) dt_add_reals(z->p->type, sum.at, arrived, sum.hi - sum.lo);
+    else if (sum.hi > sum.lo) memcpy(sum.at, arrived, bytes(z, sum.hi - sum.lo));
+  }
+}

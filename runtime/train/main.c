@@ -1,0 +1,392 @@
+// The training program: from the command line through training to the last file written.
+#define _GNU_SOURCE
+#include "runtime/files/checkpoint.h"
+#include "runtime/device/cpu/level.h"
+#include "runtime/files/events.h"
+#include "runtime/train/log.h"
+#include "runtime/base/parallel.h"
+#include "runtime/train/rehearse.h"
+#include "runtime/train/run.h"
+#include "runtime/base/signals.h"
+#include "runtime/base/trace.h"
+#include "runtime/model/weights.h"
+
+#include <errno.h>
+#include <linux/magic.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+typedef struct {
+  DtRun r;
+  DtLog log;
+  DtEvents events;
+  DtSaver saver;
+  int64_t saved; // step of the last checkpoint in --save's folder; -1: none
+  bool first;    // of the ranks: the one that writes
+  DtError log_error;
+  double step_began;
+} Program;
+
+// Whether opening it to write would wait until somebody reads, perhaps for ever: a FIFO that has a
+// name. Those that a shell makes, >(gzip >f) and what /dev/stdout stands for, have a reader.
+static bool may_wait(const char *path) {
+  struct stat s;
+  struct statfs f;
+  return stat(path, &s) == 0 && S_ISFIFO(s.st_mode) &&
+         !(statfs(path, &f) == 0 && f.f_type == PIPEFS_MAGIC);
+}
+
+// An output that cannot be written is told now, not after hours of training.
+static int check_output(const char *path, DtError *e) {
+  char folder[PATH_MAX];
+  if (!path) return 0;
+  const char *slash = strrchr(path, '/');
+  size_t n = slash ? (size_t)(slash - path) : 0;
+  if (n >= sizeof folder) return dt_fail(e, DT_EXIT_CREATE, "the name is too long: %s", path);
+  if (slash) memcpy(folder, path, n);
+  folder[n] = 0;
+  int why = access(!slash ? "." : n ? folder : "/", W_OK | X_OK) != 0 ? errno : 0;
+  if (why && access(path, W_OK) != 0) {
+    if (errno == ENOENT) errno = why; // it is the folder that lets nothing be made
+    return dt_fail_errno(e, DT_EXIT_CREATE, "cannot create", path);
+  }
+  if (dt_is_folder(path))
+    return dt_fail(e, DT_EXIT_CREATE, "cannot create %s: it is a folder", path);
+  if (may_wait(path))
+    return dt_fail(e, DT_EXIT_CREATE,
+                   "cannot create %s: it is a FIFO, which may have no reader; name a file, or a "
+                   "pipe that a shell makes",
+                   path);
+  return 0;
+}
+
+static int open_data(DtRun *r, DtError *e) {
+  bool need_train = r->step < r->o.steps || r->o.dry_run;
+  bool need_val = r->o.eval_only || r->o.eval_every > 0;
+  int64_t most = r->o.dry_run ? 0 : DT_LOOK_THROUGH;
+  if (need_train && !r->o.eval_only) {
+    if (dt_dataset_open(&r->train, r->p, false, r->o.data, e) ||
+        dt_dataset_check(&r->train, most, e))
+      return e->status;
+  }
+  // A train block may ask for validations and leave it to --val where the data is.
+  bool asked = r->o.eval_only || r->o.eval_given || r->o.val;
+  if (!need_val || (!asked && r->p->train.val == DT_DATA_NONE)) return 0;
+  if (!r->p->eval && !(r->p->nchunk && r->p->chunk[0].run[DT_EVAL]))
+    return dt_fail(e, DT_EXIT_USAGE, "%s has no validation loss", r->p->model);
+  if (dt_dataset_open(&r->val, r->p, true, r->o.val, e) || dt_dataset_check(&r->val, most, e))
+    return e->status;
+  r->has_val = true;
+  return 0;
+}
+
+// Weights of the first step: from a checkpoint, a file, or initial values.
+static int fill(DtRun *r, const DtCheckpoint *c, const DtCheckpoint *init, DtError *e) {
+  if (c->path[0]) return dt_checkpoint_load(c, r, e);
+  if (r->o.init) return dt_checkpoint_init(init, r->o.init, r, e);
+  dt_weights_init(r);
+  return 0;
+}
+
+static int open_outputs(Program *a, const DtCheckpoint *c, DtError *e) {
+  DtRun *r = &a->r;
+  if (a->first && !check_output(r->o.export_to, e) && !check_output(r->o.export_gradient, e))
+    check_output(r->o.profile, e);
+  if (dt_agree_on(e)) return e->status;
+  bool writes = r->o.save || r->o.export_to || r->o.export_gradient;
+  if (writes && dt_saver_open(&a->saver, r, r->o.save, e)) return e->status;
+  if (!a->first) return 0;
+  if (r->o.save) {
+    int64_t newest;
+    if (dt_checkpoint_newest(r->o.save, &newest, e)) return e->status;
+    if (newest >= 0 && newest == r->step && c->path[0]) a->saved = newest;
+    if (newest > r->step)
+      dt_note("%s holds step %lld of another run, which --resume would prefer to this one's",
+              r->o.save, (long long)newest);
+  }
+  return dt_log_open(&a->log, r, e) ? e->status : dt_events_open(&a->events, r, e);
+}
+
+static void announce(const Program *a, const DtCheckpoint *c) {
+  const DtRun *r = &a->r;
+  int64_t n = 0;
+  if (r->o.quiet || !a->first) return;
+  bool more = r->o.eval_only || r->o.export_to || r->o.sample; // what a finished run is taken up for
+  if (c->path[0] && r->step >= r->o.steps && !more)
+    dt_note("%s is of step %lld and the run ends with step %lld: it is finished; --steps N goes on",
+            c->path, (long long)r->step, (long long)r->o.steps);
+  if (r->step >= r->o.steps) return;
+  for (int i = 0; i < r->p->nparam; i++) n += r->p->param[i].count;
+  printf("%s: %.2f million parameters, %s, batch %lld, ", r->p->model, (double)n / 1e6,
+         r->p->train.precision, (long long)r->o.batch);
+  if (dt_world.size > 1) printf("%d ranks of ", dt_world.size);
+  printf("%d thread%s", dt_threads(), dt_threads() == 1 ? "" : "s");
+  if (c->path[0]) printf(", from %s", c->path);
+  else if (r->o.resume) printf(", nothing to resume in %s: a fresh start", r->o.resume);
+  putchar('\n');
+  fflush(stdout);
+}
+
+// What this rank can do without the others.
+static int prepare_alone(Program *a, const DtCheckpoint *c, const DtCheckpoint *init, DtError *e) {
+  DtRun *r = &a->r;
+  r->step = c->path[0] ? c->step : 0;
+  dt_trace_begin("opening the data");
+  if (open_data(r, e)) return e->status;
+  bool training = !r->o.eval_only && (r->step < r->o.steps || r->o.save || r->o.dry_run);
+  dt_trace_begin("allocating memory");
+  if (dt_zero_open(&r->zero, r->p, e) || dt_step_prepare(r, training, e) ||
+      (dt_in_flight(r->p) > 1 && dt_flight_open(e)) ||
+      dt_memory_allocate(r, training, e) || dt_rehearse(r, training, e))
+    return e->status;
+  dt_trace_begin("filling the parameters");
+  if (fill(r, c, init, e)) return e->status;
+  if (r->o.seed_given) {
+    if (a->first && c->path[0] && r->seed != (uint64_t)r->o.seed)
+      dt_note("--seed changes the order of samples from here on");
+    r->seed = (uint64_t)r->o.seed;
+  }
+  if (a->first && c->path[0] && r->train.count && c->train_samples &&
+      c->train_samples != r->train.count)
+    dt_note("the data has %lld samples, had %lld when %s was saved: their order is another",
+            (long long)r->train.count, (long long)c->train_samples, c->path);
+  return 0;
+}
+
+static int prepare(Program *a, DtError *e) {
+  DtRun *r = &a->r;
+  DtCheckpoint c = {.path = ""}, init = {.path = ""};
+  if (dt_handshake_options(r, e)) return e->status;
+  dt_trace_begin("reading the checkpoint");
+  if (r->o.resume && dt_checkpoint_find(&c, r->o.resume, e)) return e->status;
+  if (!c.path[0] && r->o.init && dt_checkpoint_find_weights(&init, r->o.init, e)) return e->status;
+  prepare_alone(a, &c, &init, e);
+  if (dt_agree_on(e) || dt_handshake_state(r, e) || dt_rehearse_compare(e)) return e->status;
+  if (r->o.dry_run) return 0;
+  open_outputs(a, &c, e);
+  if (dt_agree_on(e)) return e->status;
+  a->saved = dt_agree(a->saved >= 0) ? r->step : -1;
+  if (r->o.profile && dt_trace_start(e)) return e->status;
+  announce(a, &c);
+  return 0;
+}
+
+static int save(Program *a, DtError *e) {
+  if (!a->r.o.save || a->saved == a->r.step) return 0;
+  if (dt_checkpoint_save(&a->saver, a->r.o.keep, e)) return e->status;
+  a->saved = a->r.step;
+  return 0;
+}
+
+static int validate(Program *a, DtError *e) {
+  DtResult v = {0};
+  if (dt_evaluate(&a->r, &v, e)) return e->status;
+  if (a->first && !dt_log_eval(&a->log, &a->r, &v, e)) dt_events_eval(&a->events, &a->r, &v, e);
+  return dt_agree_on(e);
+}
+
+// A signal asked for a stop: what is there is saved.
+static int stopped(Program *a, DtError *e) {
+  DtRun *r = &a->r;
+  const char *name = dt_signal_name(r->stop);
+  if (save(a, e)) return e->status;
+  if (r->o.save)
+    return dt_fail(e, DT_EXIT_STOPPED,
+                   "stopped by %s after step %lld, which is saved; go on with --resume %s", name,
+                   (long long)r->step, r->o.save);
+  return dt_fail(e, DT_EXIT_STOPPED,
+                 "stopped by %s after step %lld; nothing is saved (--save DIR was not given)", name,
+                 (long long)r->step);
+}
+
+// The log cannot be written: its disk may be full where the checkpoints' is not.
+static int log_failed(Program *a, DtError *e) {
+  DtError ignored = {0};
+  save(a, &ignored);
+  *e = a->log_error;
+  return e->status = a->r.failed;
+}
+
+// The first rank logs; the others hear of its trouble at the end of the next step.
+static void log_step(Program *a, const DtResult *s, bool done) {
+  DtRun *r = &a->r;
+  DtError e = {0};
+  if (!a->first || r->trouble) return;
+  bool bad = dt_log_step(&a->log, r, s, done, &e) || (done && dt_events_step(&a->events, r, s, &e));
+  if (!bad || !done) return;
+  a->log_error = e;
+  r->trouble = e.status;
+  if (dt_world.size == 1) r->failed = r->trouble;
+}
+
+static int after_step(Program *a, DtError *e) {
+  DtRun *r = &a->r;
+  bool last = r->step == r->o.steps;
+  if (dt_world.size == 1) r->stop = dt_stop_wanted();
+  if (r->has_val && r->o.eval_every > 0 && (last || r->step % r->o.eval_every == 0) && !r->stop &&
+      validate(a, e) && e->status != DT_EXIT_STOPPED)
+    return e->status;
+  e->status = 0;
+  bool due = last || (r->o.save_every > 0 && r->step % r->o.save_every == 0);
+  return due ? save(a, e) : 0;
+}
+
+static void tick(void *of, int64_t done, int64_t all) {
+  Program *a = of;
+  dt_log_micro(&a->log, &a->r, done, all, dt_seconds() - a->step_began);
+}
+
+static int train(Program *a, DtError *e) {
+  DtRun *r = &a->r;
+  r->stop = dt_agree(dt_stop_wanted());
+  r->tick = a->first ? tick : NULL;
+  r->tick_of = a;
+  while (r->step < r->o.steps) {
+    if (r->stop) return stopped(a, e);
+    DtResult s = {0};
+    dt_signals_progress(r->step + 1, r->o.steps);
+    a->step_began = dt_seconds();
+    if (dt_step(r, &s, e)) {
+      if (e->status == DT_EXIT_STOPPED) return e->status = 0, stopped(a, e);
+      if (e->status == DT_EXIT_NOT_FINITE) log_step(a, &s, false);
+      return e->status;
+    }
+    if (!r->failed) log_step(a, &s, true);
+    if (r->failed) return log_failed(a, e);
+    if (after_step(a, e)) return e->status;
+  }
+  r->failed = dt_agree(r->trouble);
+  return r->failed ? log_failed(a, e) : 0;
+}
+
+// Where parameters are cut, all ranks run the model; the first one prints.
+static int sample(Program *a, DtError *e) {
+  if (a->r.o.sample > 0 && (a->first || dt_sample_needs_all(&a->r))) dt_sample(&a->r, e);
+  return dt_agree_on(e);
+}
+
+// It is still there after the update: that of the last step.
+static int export_gradient(Program *a, int64_t began, DtError *e) {
+  const DtRun *r = &a->r;
+  if (r->step == began)
+    return dt_fail(e, DT_EXIT_USAGE, "--export-gradient needs a step, and all %lld are done",
+                   (long long)r->step);
+  return dt_export(&a->saver, r->o.export_gradient, DT_GRAD, e);
+}
+
+static int run(Program *a, DtError *e) {
+  DtRun *r = &a->r;
+  dt_comm_files(true); // most of what it does is to read
+  prepare(a, e);
+  dt_comm_files(false);
+  if (e->status) return e->status;
+  if (r->o.dry_run) {
+    if (a->first) dt_plan(r);
+    return 0;
+  }
+  if (r->o.eval_only) return validate(a, e);
+  int64_t began = r->step;
+  if (train(a, e)) return e->status;
+  if (save(a, e)) return e->status; // --steps 0: a checkpoint of what was loaded
+  if (r->o.export_gradient && export_gradient(a, began, e)) return e->status;
+  if (r->o.export_to && dt_export(&a->saver, r->o.export_to, DT_PARAM, e)) return e->status;
+  dt_log_break(&a->log);
+  return sample(a, e);
+}
+
+// All ranks have the same status; the first one tells what it is.
+static int finish(Program *a, DtError *e) {
+  DtError more = {0};
+  dt_zero_settle(&a->r.zero);
+  if (dt_log_close(&a->log, &more) && !e->status) *e = more;
+  if (dt_events_close(&a->events, &more) && !e->status) *e = more;
+  if (dt_tracing && dt_trace_write(a->r.o.profile, &more) && !e->status) *e = more;
+  dt_saver_close(&a->saver);
+  dt_dataset_close(&a->r.train);
+  dt_dataset_close(&a->r.val);
+  if (dt_memory_check(&a->r, &more) && !e->status) *e = more;
+  dt_memory_free(&a->r);
+  dt_flight_close();
+  dt_walk_close(&a->r.walk);
+  dt_zero_close(&a->r.zero);
+  dt_parallel_done();
+  if (fflush(stdout) != 0 && errno != EPIPE && !e->status)
+    dt_fail_errno(e, DT_EXIT_IO, "cannot write", "to stdout");
+  bool common = e->status == DT_EXIT_STOPPED || e->status == DT_EXIT_NOT_FINITE;
+  if (e->status && e->text[0] && (a->first || !common)) dt_report(e);
+  // "Start me again" is promised only where there is something to go on from.
+  if (e->status == DT_EXIT_STOPPED && a->saved != a->r.step) e->status = 128 + a->r.stop;
+  dt_comm_stop();
+  return e->status;
+}
+
+// Threads of a rank: its share of the processors.
+static int threads_of(const DtOptions *o) {
+  cpu_set_t set;
+  int ranks = dt_world.local_size > 1 ? dt_world.local_size : 1;
+  int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
+  if (cores < 1) cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
+  int threads = o->threads ? (int)o->threads : cores / ranks > 1 ? cores / ranks : 1;
+  if (threads * ranks > cores) dt_parallel_spin(0);
+  return threads;
+}
+
+// What is wrong with this rank alone is told first, and then the others, who would wait for it.
+static int alone(DtError *e) {
+  int status = e->status;
+  dt_report(e);
+  dt_comm_decline();
+  e->status = 0;
+  return status;
+}
+
+// Without this check the first instruction that is not there would end the program.
+static int check_processor(const DtProgram *p, DtError *e) {
+  char missing[512];
+  if (dt_cpu_level(p->cpu_level) < p->cpu_level)
+    return dt_fail(e, DT_EXIT_MISFIT,
+                   "this processor lacks what the program was compiled for: x86-64-v%d",
+                   p->cpu_level);
+  if (!p->cpu_features || dt_cpu_has(p->cpu_features, missing, sizeof missing)) return 0;
+  return dt_fail(e, DT_EXIT_MISFIT,
+                 "the program was compiled for another processor, and this one lacks %s; compile it "
+                 "with --arch x86-64 for any, or with --arch x86-64-v3 for those with avx2",
+                 missing);
+}
+
+// Settings that need no other rank: ends the program, or goes on with -1.
+static int begin(Program *a, int argc, char **argv, DtError *e) {
+  DtRun *r = &a->r;
+  const DtProgram *p = r->p;
+  if (dt_options_parse(&r->o, p, argc, argv, e)) return alone(e);
+  if (r->o.help) dt_options_help(p);
+  if (r->o.version) printf("train %s, build %s\n", p->model, p->build);
+  if (r->o.help || r->o.version) return 0;
+  if (dt_environment_check(e)) return alone(e);
+  if (r->o.info) return dt_info(p, &r->o, e);
+  r->seed = (uint64_t)r->o.seed;
+  r->micro = p->ndata > 0 ? p->data[0].extent[0] : p->train.microbatch;
+  if (check_processor(p, e)) return e->status;
+  dt_signals_install(); // before there are ranks: one may come while they meet
+  if (dt_comm_start(p, (int)r->o.ranks, r->o.timeout, e)) return e->status;
+  return -1;
+}
+
+int dt_main(const DtProgram *p, int argc, char **argv) {
+  DtError e = {0};
+  Program a = {.r = {.p = p, .argc = argc, .argv = argv}, .saver = {.lock = -1}, .events = {.fd = -1}, .saved = -1};
+  dt_standard_files();
+  int status = begin(&a, argc, argv, &e);
+  if (status >= 0) {
+    if (e.status) dt_report(&e);
+    return status;
+  }
+  a.first = dt_world.rank == 0;
+  dt_parallel_init(threads_of(&a.r.o));
+  run(&a, &e);
+  return finish(&a, &e);
+}

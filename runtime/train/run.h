@@ -1,0 +1,139 @@
+// The state of a training run, shared by the files of the training program.
+#ifndef DTC_RUNTIME_RUN_H
+#define DTC_RUNTIME_RUN_H
+
+#include "runtime/data/data.h"
+#include "runtime/comm/flight.h"
+#include "runtime/train/options.h"
+#include "runtime/program.h"
+#include "runtime/pipeline/walk.h"
+#include "runtime/train/zero.h"
+
+typedef struct DtRun {
+  const DtProgram *p;
+  DtOptions o;
+  int argc; // the command line, for the log
+  char **argv;
+  DtDataset train, val;
+  bool has_val;
+  double
+      val_total[DT_MAX_TOTALS]; // over the whole validation set; they are functions of data alone
+  bool val_totalled;
+  // Memory: allocated once, before the first step.
+  DtZero zero;                       // parameters, gradients and moments, or this rank's pieces
+  DtWalk walk;                       // of a pipeline
+  void *frame, *buffer[DT_MAX_DATA]; // a microbatch of each data argument
+  void *other_frame, *other_buffer[DT_MAX_DATA]; // likewise, of the second of two in flight
+  double *partial, *shared;          // of the norm: of blocks; what ranks sum once a step
+  int64_t nshared;
+  void *gather;  // where files are written from: chunks of tensors, gathered; or NULL
+  int64_t micro; // samples in a microbatch
+  // What a checkpoint holds besides regions.
+  int64_t step;    // optimizer steps done
+  int64_t samples; // training samples used
+  uint64_t seed;
+  // What the ranks have agreed on at the end of the last step: a signal that asks for a stop, and a
+  // rank's own failure (to write the log), each 0 or the number. `trouble` is this rank's.
+  int stop, trouble, failed;
+  // Called within a step, after `done` of this rank's `all` microbatches; NULL: nothing.
+  void (*tick)(void *of, int64_t done, int64_t all);
+  void *tick_of;
+  // Totals of the batch from sample next_from on, if they are counted.
+  bool counted;
+  int64_t next_from;
+  double next_total[DT_MAX_TOTALS];
+} DtRun;
+
+static inline size_t dt_type_size(DtType type) { return type == DT_TYPE_F64 ? 8 : 4; }
+static inline double dt_get(const DtProgram *p, const void *at, int64_t i) {
+  return p->type == DT_TYPE_F64 ? ((const double *)at)[i] : (double)((const float *)at)[i];
+}
+static inline void dt_set(const DtProgram *p, void *at, int64_t i, double v) {
+  if (p->type == DT_TYPE_F64) ((double *)at)[i] = v;
+  else ((float *)at)[i] = (float)v;
+}
+
+// runtime/base/memory.c: bytes of one rank
+typedef struct DtMemory {
+  int64_t params, grads, moments; // the model's state, as ZeRO cuts it
+  int64_t gathered, reducing;     // parameters, and gradients, that are whole for a while
+  int64_t buckets;                // small ones on their way (runtime/train/bucket.h)
+  int64_t frame, batches, norm, collected;
+  int64_t pipeline, tied; // activations and messages of a pipeline; a gradient that stages sum
+  int64_t scratch, exchange; // of all threads; this rank's part in exchanging data
+  int64_t total;
+} DtMemory;
+// What a launch decides: threads of a rank, and dt_exchange_bytes.
+typedef struct DtHost {
+  int threads;
+  int64_t exchange;
+} DtHost;
+// Of a rank of `stage`; `walk` is NULL without a pipeline.
+DtMemory dt_memory(const DtStages *s, int stage, const DtProgram *p, const DtCut *cut, bool saves,
+                   const DtWalk *walk, DtHost host);
+// Of this rank, with its threads and ranks.
+DtMemory dt_memory_of(const DtRun *r);
+// Allocates and touches what `r` needs: all of it, or without gradients and moments for a run of no
+// steps. 71 where the machine has less.
+int dt_memory_allocate(DtRun *r, bool training, DtError *e);
+int dt_memory_check(DtRun *r, DtError *e); // 70 where something was written past a region's end
+void dt_memory_free(DtRun *r);
+int64_t dt_memory_resident(void);         // the process's high-water mark in bytes
+// By all threads, past the caches; p is aligned to 16 bytes.
+void dt_fill_zero(void *p, size_t bytes);
+
+// runtime/train/update.c
+// part[i * stride] += the sum of squares, in double, of this rank's piece of the gradient of the
+// model's instance i, if this stage answers for it. `partial` holds dt_norm_blocks numbers.
+void dt_norm_parts(const DtZero *z, double *partial, double *part, int64_t stride);
+int64_t dt_norm_blocks(const DtUnits *u, const DtCut *cut); // of one unit, at most
+// That a thread needs for dt_update.
+int64_t dt_update_scratch(const DtProgram *p);
+// Steps what this rank owns by the optimizer's formula; gradients are multiplied by `scale` first.
+void dt_update(DtRun *r, double rate, double scale);
+
+// runtime/train/step.c
+typedef struct DtResult {
+  double loss, metric[DT_MAX_METRICS];
+  double norm, rate; // of a step: gradient norm before clipping, learning rate
+  int64_t samples;
+  double seconds;
+} DtResult;
+// Numbers that ranks sum at the end of a step: results, flags, squares of the gradient's norm.
+int64_t dt_shared_count(const DtUnits *u, const DtProgram *p, const DtCut *cut);
+// Makes what steps and validations need besides memory, once the data is open: a pipeline's
+// schedules.
+int dt_step_prepare(DtRun *r, bool training, DtError *e);
+// One optimizer step over the next `batch` samples. 79 where loss or norm is not finite: then
+// nothing is stepped. 75, and likewise, where a signal asks a rank that is alone for a stop before the
+// last microbatch.
+int dt_step(DtRun *r, DtResult *result, DtError *e);
+// The loss and metrics over the validation set. Gives up (75) where a signal asks for a stop.
+int dt_evaluate(DtRun *r, DtResult *result, DtError *e);
+
+// The signal that this process got, or its parent of --ranks, and that asks for a stop; or 0.
+int dt_stop_wanted(void);
+
+// runtime/comm/handshake.c
+// 76 where another rank runs another program or has other options: all that moves the loss, or
+// decides what ranks say to one another. Then, with everything read: another state, or other data.
+int dt_handshake_options(const DtRun *r, DtError *e);
+int dt_handshake_state(const DtRun *r, DtError *e);
+// A failure of any rank is everybody's: returns and sets the least status of all. The text stays
+// where it came from, and is empty on the other ranks.
+int dt_agree_on(DtError *e);
+
+// runtime/train/sample.c: writes o.sample tokens of text to stdout.
+int dt_sample(DtRun *r, DtError *e);
+// Whether all ranks must call it: they share parameters or work.
+bool dt_sample_needs_all(const DtRun *r);
+
+// runtime/train/info.c
+// runtime/base/environment.c: 64 where a variable that the program reads has a value that means nothing.
+int dt_environment_check(DtError *e);
+int dt_info(const DtProgram *p, const DtOptions *o, DtError *e); // JSON on stdout
+void dt_plan(const DtRun *r);                                    // --dry-run's text on stdout
+
+double dt_seconds(void); // monotonic
+
+#endif
