@@ -152,7 +152,7 @@ int interpret(Module *m, const InterpretRun *run) {
   Oracle o = {.m = m, .interp = interp_new(m), .program = tables_make(m, NULL), .source = run->source};
   DtProgram *p = &o.program;
   interp_join(o.interp, exchange, &o);
-  p->type = DT_TYPE_F64;
+  p->type = p->param_type = p->reduce_type = DT_TYPE_F64;
   widen_data(p, m);
   p->zero = zero->stage;
   p->zero_group = zero->group;

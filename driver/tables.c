@@ -148,7 +148,8 @@ static DtTrain train_of(const Train *t) {
 }
 
 DtProgram tables_make(const Module *m, const Plan *p) {
-  DtProgram t = {.model = m->name, .build = "interpreter", .type = type_of(m->compute), .nparam = (int)m->param.n,
+  DtProgram t = {.model = m->name, .build = "interpreter", .type = type_of(m->compute),
+                 .param_type = type_of(m->compute), .reduce_type = type_of(m->compute), .nparam = (int)m->param.n,
                  .nmetric = (int)m->metric.n, .frame_bytes = p ? largest_frame(p, 0) : 64, .listing = "",
                  .update_piece = UPDATE_PIECE, .scratch_bytes = p ? largest_scratch(p) : 0};
   DtParam *param = NEWN(m->arena, DtParam, m->param.n + 1);

@@ -10,8 +10,15 @@
 
 enum { DT_MAX_RANK = 8, DT_MAX_DATA = 8, DT_MAX_TOTALS = 64, DT_MAX_METRICS = 32, DT_MAX_MOMENTS = 2 };
 
-// BOOL: a byte, 0 or 1; of data only.
-typedef enum DtType { DT_TYPE_F32, DT_TYPE_F64, DT_TYPE_I32, DT_TYPE_BOOL } DtType;
+// BOOL: a byte, 0 or 1; of data only. BF16, F16: of values that are stored or exchanged in 16 bits.
+typedef enum DtType {
+  DT_TYPE_F32,
+  DT_TYPE_F64,
+  DT_TYPE_I32,
+  DT_TYPE_BOOL,
+  DT_TYPE_BF16,
+  DT_TYPE_F16
+} DtType;
 typedef enum DtInit { DT_ZEROS, DT_ONES, DT_NORMAL, DT_UNIFORM, DT_CONST } DtInit;
 typedef enum DtDataKind { DT_DATA_NONE, DT_DATA_TOKENS, DT_DATA_BYTES, DT_DATA_ARRAYS } DtDataKind;
 typedef enum DtOptimizer { DT_SGD, DT_ADAM, DT_ADAMW } DtOptimizer;
@@ -75,7 +82,7 @@ typedef struct DtTrain {
   DtSchedule schedule;
   int64_t warmup;
   double final, clip;
-  const char *precision; // "fp32", "fp64"
+  const char *precision; // "fp32", "fp64", "bf16", "fp16"
 } DtTrain;
 
 // The buffers and scalars of one call. `real` is float or double as DtProgram.type says.
@@ -84,7 +91,9 @@ typedef struct DtCall {
   int32_t first; // number in the global batch of the microbatch's first sample
   int32_t batch; // samples in the global batch; a sample at or past it is padding, weight 0
   const void *total; // real[ntotal]: sums over the whole batch of what count() gives
-  void *param, *grad; // regions, all parameters at their offsets
+  // Regions, all parameters at their offsets: parameters of DtProgram.param_type, gradients real. In
+  // `update` param is real too: the masters, where the types differ.
+  void *param, *grad;
   void *moment[DT_MAX_MOMENTS]; // regions of the optimizer's state
   void *frame; // DtProgram.frame_bytes of scratch, contents not kept between calls
   void *out; // real results: count: ntotal; step, eval: loss, metrics; sample: logits[T, V]
@@ -93,6 +102,9 @@ typedef struct DtCall {
   const void *scalar;
   uint64_t seed, step; // keys of random numbers; step is 1 in the first (0 is initialisation's)
   bool fresh; // step, if DtProgram.stores_grad: grad holds nothing yet, so the first contribution is stored
+  // step, if DtProgram.loss_scaling: a power of two that multiplies the adjoint of the loss, and so all
+  // gradients; loss and metrics are returned without it. In all other calls, and programs, 1.
+  double loss_scale;
   // A pipeline's chunk: what was received and where to leave what is sent (DtPipeChunk.sent_bytes); what is
   // kept with the microbatch between its functions (slot_bytes).
   const void *in;
@@ -140,7 +152,15 @@ typedef struct DtPipeChunk {
 
 typedef struct DtProgram {
   const char *model, *build; // build: hash of the compiled program, hex
-  DtType type; // of parameters and all real data
+  // F32 or F64: of masters, gradients, moments, totals, losses, scalars and real data.
+  DtType type;
+  // Of the parameters that kernels read: `type`; or BF16 or F16, with `type` F32. Then the runtime keeps
+  // masters in `type`, updates those, and rounds each to its parameter (to nearest, ties to even).
+  DtType param_type;
+  DtType reduce_type; // of gradients on their way between ranks: `type`; or BF16, with `type` F32
+  // The runtime chooses DtCall.loss_scale, divides gradients by it, and skips a step whose gradients are not
+  // finite.
+  bool loss_scaling;
   int cpu_level; // that the kernels need, as runtime/device/cpu/level.h numbers them; 0: no named ones
   const char *cpu_features; // and what beyond a level (dt_cpu_has), or NULL
   int ndata, nparam, ntotal, nmetric, nmoment, nkernel;

@@ -372,7 +372,8 @@ void host_tables(Host *h, Str arch, Str build_hash) {
   put_string(b, h->m->name);
   buf_printf(b, ", .build = ");
   put_string(b, build_hash);
-  buf_printf(b, ", .type = %s,\n", dt_type[h->m->compute]);
+  buf_printf(b, ", .type = %s,\n    .param_type = %s, .reduce_type = %s, .loss_scaling = %s,\n",
+             dt_type[h->m->compute], dt_type[h->m->compute], dt_type[h->m->compute], "false");
   print_processor(h, arch);
   buf_printf(
       b,

@@ -367,6 +367,11 @@ static int begin(Program *a, int argc, char **argv, DtError *e) {
   if (r->o.version) printf("train %s, build %s\n", p->model, p->build);
   if (r->o.help || r->o.version) return 0;
   if (dt_environment_check(e)) return alone(e);
+  if (p->param_type != p->type || p->reduce_type != p->type || p->loss_scaling) {
+    dt_fail(e, DT_EXIT_BUG, "a bug: training in %s is not part of this program's runtime",
+            p->train.precision);
+    return alone(e);
+  }
   if (r->o.info) return dt_info(p, &r->o, e);
   r->seed = (uint64_t)r->o.seed;
   r->micro = p->ndata > 0 ? p->data[0].extent[0] : p->train.microbatch;

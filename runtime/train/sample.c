@@ -94,7 +94,8 @@ static int generate(DtRun *r, Text *t, DtError *e) {
                  .frame = r->frame,
                  .out = t->logits,
                  .seed = r->seed,
-                 .step = (uint64_t)r->step + 1};
+                 .step = (uint64_t)r->step + 1,
+                 .loss_scale = 1};
   DtWalkJob job = {.data = t->token, .count = 1, .forward = DT_SAMPLE, .out = t->logits};
   if (begin(t, r->o.prompt, e)) return e->status;
   for (int64_t i = 0; i < r->o.sample; i++) {

@@ -123,7 +123,8 @@ static void prepare_calls(DtRun *r, const Batch *b, const void *total, Micro m[]
                          .frame = i ? r->other_frame : r->frame,
                          .out = m[i].out,
                          .seed = r->seed,
-                         .step = (uint64_t)b->step};
+                         .step = (uint64_t)b->step,
+                         .loss_scale = 1};
     for (int k = 0; k < r->p->ndata; k++)
       m[i].call.data[k] = i ? r->other_buffer[k] : r->buffer[k];
   }

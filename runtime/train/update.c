@@ -142,7 +142,8 @@ static void update_block(const Update *u, Block b) {
   const DtProgram *p = u->r->zero.p;
   int64_t size = (int64_t)dt_type_size(p->type), n = b.hi - b.lo, whole = p->update_piece;
   const DtParam *a = &p->param[u->r->zero.units.instance[b.instance].param];
-  DtCall call = {.scalar = u->scalar[a->decay], .seed = u->r->seed, .step = u->step};
+  DtCall call = {.scalar = u->scalar[a->decay], .seed = u->r->seed, .step = u->step,
+                 .loss_scale = 1};
   char *scratch = n < whole ? dt_scratch((size_t)(whole * size * DT_REGIONS)) : NULL,
        *at[DT_REGIONS];
   for (int i = 0; i < u->regions; i++) {

@@ -83,7 +83,8 @@ static void make(World *w, const Case *c) {
     fill_param(w, c, i, &offset);
   }
   w->stack[0] = (DtStack){.name = "blocks", .count = LAYERS, .offset = outside, .stride = offset - outside};
-  w->p = (DtProgram){.model = "Cut", .build = "00", .type = DT_TYPE_F64, .nparam = TENSORS,
+  w->p = (DtProgram){.model = "Cut", .build = "00", .type = DT_TYPE_F64,
+                     .param_type = DT_TYPE_F64, .reduce_type = DT_TYPE_F64, .nparam = TENSORS,
                      .nmoment = 2, .param = w->param, .nstack = 1, .stack = w->stack,
                      .param_count = outside + LAYERS * (offset - outside),
                      .tp = c->tp, .cp = c->cp, .zero = c->zero, .zero_group = c->group,

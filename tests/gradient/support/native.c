@@ -137,7 +137,8 @@ static Batch batch_new(const Case *c, const DtProgram *p, const Inputs *in) {
                     .frame = b.frame.at,
                     .out = b.out.at,
                     .seed = 7,
-                    .step = 3};
+                    .step = 3,
+                    .loss_scale = 1};
   return b;
 }
 
