@@ -9,7 +9,7 @@ for e in examples/*.dt; do
   says "^    dtc $e -o train$" doc/examples.md
 done
 cd - >/dev/null
-# Each command of the gallery that compiles or reports.
+# Each command of these pages that compiles or reports.
 n=0
 while read -r line; do
   line=${line%% && ./train*}
@@ -19,5 +19,5 @@ while read -r line; do
   word[0]=$SRC/${word[0]}
   expect 0 "$DTC" "${word[@]}"
   n=$((n + 1))
-done < <(grep -E '^    dtc examples' "$SRC/doc/examples.md")
-[ $n -ge 8 ] || fail "only $n commands were found"
+done < <(grep -hE '^    dtc examples' "$SRC/doc/examples.md" "$SRC/doc/parallel.md")
+[ $n -ge 11 ] || fail "only $n commands were found"
