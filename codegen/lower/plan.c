@@ -227,6 +227,30 @@ static Id host_of(const Frame *r, Id v) {
   return v;
 }
 
+// Whether a kernel touches block `host`.
+typedef struct InBlock {
+  const Frame *r;
+  Id host;
+  bool found;
+} InBlock;
+
+static void touch_block(Id buffer, bool written, void *ctx) {
+  InBlock *b = ctx;
+  (void)written;
+  b->found |= host_of(b->r, buffer) == b->host;
+}
+
+// Whether kernel `at` may write over block `host`, which it reads: no later kernel touches it. A
+// collective writes at any time until it is waited for, and until then no kernel may.
+static bool is_last_use(const Frame *r, uint32_t at, Id host) {
+  const Kernel *k = &r->fp->kernel.at[at];
+  InBlock b = {r, host, false};
+  if (k->kind != K_COLL) return r->life[host].last == at;
+  for (uint32_t i = at + 1; i < k->wait; i++)
+    kernel_touch(r->p, r->fn, &r->fp->kernel.at[i], touch_block, &b);
+  return r->life[host].last == k->wait && !b.found;
+}
+
 // A buffer that a kernel makes takes the storage of one that it is the last to read, where the
 // kernel says that it may: each element is read before it is overwritten, and by the same grid
 // point.
@@ -240,8 +264,7 @@ static void share_in_place(Frame *r) {
       if (!is_local(r, out) || !is_local(r, in)) continue;
       Id host = host_of(r, in);
       if (taken[host] == i + 1 || host_of(r, out) != out) continue;
-      if (r->life[out].first != i || r->life[host].last != (k->kind == K_COLL ? k->wait : i))
-        continue;
+      if (r->life[out].first != i || !is_last_use(r, i, host)) continue;
       if (value_bytes(&r->f->value.at[out]) != value_bytes(&r->f->value.at[in])) continue;
       r->host[out] = host;
       r->life[host].last = r->life[out].last;
