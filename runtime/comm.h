@@ -68,7 +68,8 @@ typedef enum DtReduce { DT_SUM, DT_MAX, DT_MIN } DtReduce;
 typedef uint64_t DtTicket;
 
 // `count` elements of `type` in each array unless said otherwise. In place (out == in, or out at
-// the member's own piece of in) is fine where sizes allow it. A group of one copies.
+// the member's own piece of in) is fine where sizes allow it. A group of one copies. BF16 and F16 are
+// reduced in float, in the order of members, and rounded once.
 //
 // out = the reduction of all members' in.
 DtTicket dt_all_reduce(const DtGroup *g, DtType type, DtReduce op, const void *in, void *out,

@@ -18,8 +18,7 @@
 
 static int64_t data_bytes(const DtProgram *p, int k) {
   const DtData *a = &p->data[k];
-  int64_t size = a->type == DT_TYPE_BOOL ? 1 : (int64_t)dt_type_size(a->type);
-  return a->extent[0] * dt_data_row(a) * size;
+  return a->extent[0] * dt_data_row(a) * (int64_t)dt_type_size(a->type);
 }
 
 // Of one thread: one user at a time.

@@ -100,7 +100,7 @@ void dt_op_trace(const DtOp *op, int64_t begin, bool receive) {
                               .what = op->note.what,
                               .source = op->note.source,
                               .axes = op->g->axes,
-                              .bytes = op->count * (int64_t)dt_op_size(op->type),
+                              .bytes = op->count * (int64_t)dt_type_size(op->type),
                               .layer = op->note.layer,
                               .step = op->step,
                               .micro = op->micro,
@@ -268,7 +268,7 @@ static DtTicket post(const DtOp *op) {
 static bool alone(const DtOp *op) {
   if (op->count > 0 && op->g->n > 1) return false;
   if (op->count > 0 && op->in && op->out && op->in != op->out && !dt_rehearsing)
-    memmove(op->out, op->in, (size_t)op->count * dt_op_size(op->type));
+    memmove(op->out, op->in, (size_t)op->count * dt_type_size(op->type));
   return true;
 }
 

@@ -5,6 +5,7 @@
 
 #include "runtime/comm.h"
 #include "runtime/base/counter.h"
+#include "runtime/base/real.h"
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -71,7 +72,6 @@ typedef struct DtTransport {
 
 enum { DT_LOOK_MS = 200 }; // how often peers are looked at, and the length of any sleep at most
 
-static inline size_t dt_op_size(DtType type) { return type == DT_TYPE_F64 ? 8 : 4; }
 static inline int64_t dt_least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // runtime/comm/reduce.c: out[i] = source[0][i] op source[1][i] op ..., in this order. out may be

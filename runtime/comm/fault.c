@@ -42,7 +42,7 @@ void dt_op_text(char *text, size_t n, const DtOp *op) {
   add(&t, "%s", dt_op_name[op->kind]);
   if (op->note.what) add(&t, " of %s", op->note.what);
   if (op->note.layer >= 0 && op->note.what) add(&t, ", layer %lld", (long long)op->note.layer);
-  add(&t, " (%lld bytes", (long long)op->count * (long long)dt_op_size(op->type));
+  add(&t, " (%lld bytes", (long long)op->count * (long long)dt_type_size(op->type));
   if (op->kind == DT_OP_SEND) add(&t, " to rank %d", op->g->rank[op->peer]);
   if (op->kind == DT_OP_RECV) add(&t, " from rank %d", op->g->rank[op->peer]);
   add(&t, " over %s: ", op->g->axes);
@@ -82,7 +82,7 @@ void dt_doing_operation(DtDoing *d, const DtOp *op) {
   copy_words(d->source, sizeof d->source, op->note.source);
   copy_words(d->axes, sizeof d->axes, op->g->axes);
   d->layer = op->note.layer;
-  d->bytes = op->count * (int64_t)dt_op_size(op->type);
+  d->bytes = op->count * (int64_t)dt_type_size(op->type);
   d->step = op->step;
   d->micro = op->micro;
   d->kind = (int)op->kind;

@@ -1,6 +1,6 @@
-// Elementwise reductions in the order of the sources. Of two numbers the later one is taken as a
-// maximum where it is greater or is not a number, so that NaN wins wherever it stands; likewise
-// minima. This is what the IR's max and min do.
+// Elementwise reductions in the order of the sources; 16-bit numbers are reduced in float, and the result is rounded
+// once. Of two numbers the later one is taken as a maximum where it is greater or is not a number, so that NaN wins
+// wherever it stands; likewise minima. This is what the IR's max and min do.
 #include "runtime/comm/comm_op.h"
 
 #include <string.h>
@@ -20,7 +20,7 @@ typedef void Pair(void *to, const void *a, const void *b, int64_t n);
     const T *x = a, *y = b;                                                         \
     for (int64_t i = 0; i < n; i++) z[i] = OP(x[i], y[i]);                          \
   }
-// Sums of int32 wrap. The table is by DtType and DtReduce.
+// Sums of int32 wrap. The table is by DtType and DtReduce; 16-bit types have no pairs.
 #define PAIRS(level, ...)                                                                       \
   PAIR(sum_f32_##level, float, SUM, __VA_ARGS__)                                                \
   PAIR(max_f32_##level, float, MAX, __VA_ARGS__)                                                \
@@ -46,17 +46,36 @@ static Pair *pair(DtType type, DtReduce op) {
 static Pair *pair(DtType type, DtReduce op) { return pair_base[type][op]; }
 #endif
 
+enum { WIDE = TILE / sizeof(float) };
+
+static void reduce_16_bit(DtType type, DtReduce op, void *out, const void *const *source, int n,
+                          int64_t count) {
+  _Alignas(64) float sum[WIDE], next[WIDE];
+  Pair *f = pair(DT_TYPE_F32, op);
+  for (int64_t i = 0; i < count; i += WIDE) {
+    int64_t m = dt_least(WIDE, count - i);
+    dt_widen(type, sum, (const uint16_t *)source[0] + i, m);
+    for (int k = 1; k < n; k++) {
+      dt_widen(type, next, (const uint16_t *)source[k] + i, m);
+      f(sum, sum, next, m);
+    }
+    dt_narrow(type, (uint16_t *)out + i, sum, m);
+  }
+}
+
 void dt_reduce(DtType type, DtReduce op, void *out, const void *const *source, int n,
                int64_t count) {
   _Alignas(64) char tile[TILE];
-  Pair *f = pair(type, op);
-  size_t size = dt_op_size(type);
+  size_t size = dt_type_size(type);
   int64_t most = TILE / (int64_t)size;
   if (n == 1) {
     if (out != source[0]) memmove(out, source[0], (size_t)count * size);
+  } else if (dt_is_16_bit(type)) {
+    reduce_16_bit(type, op, out, source, n, count);
   } else if (n == 2) {
-    f(out, source[0], source[1], count);
+    pair(type, op)(out, source[0], source[1], count);
   } else {
+    Pair *f = pair(type, op);
     for (int64_t i = 0; i < count; i += most) {
       size_t at = (size_t)i * size;
       int64_t m = dt_least(most, count - i);

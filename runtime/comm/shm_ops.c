@@ -91,7 +91,7 @@ static void begin(const DtOp *op) {
   now.op = op;
   now.g = op->g;
   now.mine = dt_shm_arrive(dt_shm.me, op->g->id);
-  now.size = dt_op_size(op->type);
+  now.size = dt_type_size(op->type);
   now.base = rounds_done[op->g->id];
   now.hash = dt_op_hash(op) >> 8;
   now.first_slot = next_slot % DT_SLOTS;
@@ -344,7 +344,7 @@ bool dt_shm_receive(DtReceive *r) {
   const DtOp *op = &r->op;
   int from = op->g->rank[op->peer];
   DtShmPair *p = dt_shm_pair(from, dt_shm.me);
-  int64_t size = (int64_t)dt_op_size(op->type), most = DT_SLOT_BYTES / size / LANE * LANE;
+  int64_t size = (int64_t)dt_type_size(op->type), most = DT_SLOT_BYTES / size / LANE * LANE;
   while (r->there < op->count && dt_shm_come(from)) {
     if (r->there == 0) {
       uint64_t recent = atomic_load_explicit(&p->recent[receives[from] % DT_SLOTS],

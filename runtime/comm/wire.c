@@ -331,7 +331,7 @@ static void shift(void) {
 // Parts of at most MESSAGE, one after the other. `place`: 1 + the request of the one under way.
 static bool receive(DtReceive *r) {
   const DtOp *o = &r->op;
-  int64_t each = (int64_t)dt_op_size(o->type), most = MESSAGE / each;
+  int64_t each = (int64_t)dt_type_size(o->type), most = MESSAGE / each;
   while (r->there < o->count) {
     int64_t n = dt_least(most, o->count - r->there);
     if (!r->place) {
@@ -400,7 +400,7 @@ static void barrier(void) {
 
 static void run(const DtOp *o) {
   op = o;
-  size = dt_op_size(o->type);
+  size = dt_type_size(o->type);
   tag = tag_of(o);
   dt_beat_doing(o);
   if (dt_beat_due(dt_nanoseconds())) dt_beat_look();

@@ -2,7 +2,7 @@
 // entries, which is parsed here as the literal that NumPy writes and nothing more.
 #include "runtime/data/npy.h"
 
-#include "runtime/files/half.h"
+#include "runtime/base/real.h"
 
 #include <stdlib.h>
 #include <string.h>

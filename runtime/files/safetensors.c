@@ -1,6 +1,6 @@
 #include "runtime/files/safetensors.h"
 
-#include "runtime/files/half.h"
+#include "runtime/base/real.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -183,16 +183,11 @@ const DtTensor *dt_weights_find(const DtWeights *w, const char *name) {
 
 static double element(const DtTensor *t, int64_t i) {
   uint16_t h;
-  uint32_t bits;
   float f;
   double d;
   switch (t->type) {
   case DT_ST_F16: memcpy(&h, t->data + 2 * i, 2); return (double)dt_from_f16(h);
-  case DT_ST_BF16:
-    memcpy(&h, t->data + 2 * i, 2);
-    bits = (uint32_t)h << 16;
-    memcpy(&f, &bits, 4);
-    return (double)f;
+  case DT_ST_BF16: memcpy(&h, t->data + 2 * i, 2); return (double)dt_from_bf16(h);
   case DT_ST_F32: memcpy(&f, t->data + 4 * i, 4); return (double)f;
   default: memcpy(&d, t->data + 8 * i, 8); return d;
   }
@@ -204,10 +199,8 @@ void dt_tensor_read(const DtTensor *t, int64_t begin, int64_t n, DtType to, void
     memcpy(out, t->data + 4 * begin, (size_t)n * 4);
   } else if (t->type == DT_ST_F64 && to == DT_TYPE_F64) {
     memcpy(out, t->data + 8 * begin, (size_t)n * 8);
-  } else if (to == DT_TYPE_F32) {
-    for (int64_t i = 0; i < n; i++) ((float *)out)[i] = (float)element(t, begin + i);
   } else {
-    for (int64_t i = 0; i < n; i++) ((double *)out)[i] = element(t, begin + i);
+    for (int64_t i = 0; i < n; i++) dt_put_real(to, out, i, element(t, begin + i));
   }
 }
 

@@ -52,7 +52,7 @@ void dt_weights_close(DtWeights *w);
 
 const DtTensor *dt_weights_find(const DtWeights *w, const char *name); // or NULL
 
-// Elements [begin, begin + n) as `to` (F32 or F64); the tensor must be dt_stored_real.
+// Elements [begin, begin + n) as `to`, a real type; the tensor must be dt_stored_real.
 void dt_tensor_read(const DtTensor *t, int64_t begin, int64_t n, DtType to, void *out);
 
 // Writes the header of a file of real tensors of `type`; their data must follow in the same order,

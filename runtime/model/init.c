@@ -11,6 +11,7 @@
 
 #include "runtime/device/cpu/level.h"
 #include "runtime/base/philox.h"
+#include "runtime/base/real.h"
 
 enum { LANES = 32 }; // blocks of Philox at a time
 
@@ -125,11 +126,6 @@ static Normals *variant(void) {
   return normals_v1;
 }
 
-static void put(DtType type, void *out, int64_t i, double v) {
-  if (type == DT_TYPE_F64) ((double *)out)[i] = v;
-  else ((float *)out)[i] = (float)v;
-}
-
 static void fill_normal(const DtParam *a, uint64_t seed, DtType type, int64_t first, int64_t n,
                         void *out) {
   Normals *normals_now = variant();
@@ -139,7 +135,7 @@ static void fill_normal(const DtParam *a, uint64_t seed, DtType type, int64_t fi
     int64_t at = first + i, skip = at % 4, some = 4 * LANES - skip;
     if (some > n - i) some = n - i;
     normals_now(seed, site, (uint64_t)(at / 4), v);
-    for (int64_t k = 0; k < some; k++) put(type, out, i + k, a->init_a + a->init_b * v[skip + k]);
+    for (int64_t k = 0; k < some; k++) dt_put_real(type, out, i + k, a->init_a + a->init_b * v[skip + k]);
     i += some;
   }
 }
@@ -149,7 +145,7 @@ static void fill_uniform(const DtParam *a, uint64_t seed, DtType type, int64_t f
   uint32_t site = dt_site(a->name);
   for (int64_t i = 0; i < n; i++) {
     double u = dt_uniform(seed, 0, site, 0, (uint64_t)(first + i));
-    put(type, out, i, a->init_a + (a->init_b - a->init_a) * u);
+    dt_put_real(type, out, i, a->init_a + (a->init_b - a->init_a) * u);
   }
 }
 
@@ -159,5 +155,5 @@ void dt_init_fill(const DtParam *a, uint64_t seed, DtType type, int64_t first, i
   if (a->init == DT_NORMAL) fill_normal(a, seed, type, first, n, out);
   else if (a->init == DT_UNIFORM) fill_uniform(a, seed, type, first, n, out);
   else
-    for (int64_t i = 0; i < n; i++) put(type, out, i, v);
+    for (int64_t i = 0; i < n; i++) dt_put_real(type, out, i, v);
 }

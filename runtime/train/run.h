@@ -2,6 +2,7 @@
 #ifndef DTC_RUNTIME_RUN_H
 #define DTC_RUNTIME_RUN_H
 
+#include "runtime/base/real.h"
 #include "runtime/data/data.h"
 #include "runtime/comm/flight.h"
 #include "runtime/train/options.h"
@@ -44,13 +45,11 @@ typedef struct DtRun {
   double next_total[DT_MAX_TOTALS];
 } DtRun;
 
-static inline size_t dt_type_size(DtType type) { return type == DT_TYPE_F64 ? 8 : 4; }
 static inline double dt_get(const DtProgram *p, const void *at, int64_t i) {
   return p->type == DT_TYPE_F64 ? ((const double *)at)[i] : (double)((const float *)at)[i];
 }
 static inline void dt_set(const DtProgram *p, void *at, int64_t i, double v) {
-  if (p->type == DT_TYPE_F64) ((double *)at)[i] = v;
-  else ((float *)at)[i] = (float)v;
+  dt_put_real(p->type, at, i, v);
 }
 
 // runtime/base/memory.c: bytes of one rank

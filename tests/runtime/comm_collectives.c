@@ -1,6 +1,7 @@
 // Every operation on worlds of 1 to 8 ranks, over every kind of group, on counts that do not
 // divide, in place and not, against a serial sum in the order of ranks, bit for bit.
 #define _GNU_SOURCE
+#include "runtime/base/real.h"
 #include "support/check.h"
 #include "support/worlds.h"
 
@@ -21,15 +22,18 @@ static void wrong(const DtGroup *g, const char *what, int type, int64_t count, i
             dt_world.rank, what, g->axes, g->n, type, (long long)count, (long long)i);
 }
 
-static size_t size_of(DtType t) { return t == DT_TYPE_F64 ? 8 : 4; }
+static size_t size_of(DtType t) { return dt_type_size(t); }
 
 static double rounded(DtType t, double v) {
-  return t == DT_TYPE_F64 ? v : t == DT_TYPE_F32 ? (double)(float)v : (double)(int32_t)(v * 1e6);
+  return t == DT_TYPE_F64    ? v
+         : t == DT_TYPE_F32  ? (double)(float)v
+         : t == DT_TYPE_BF16 ? (double)dt_from_bf16(dt_to_bf16((float)v))
+         : t == DT_TYPE_F16  ? (double)dt_from_f16(dt_to_f16((float)v))
+                             : (double)(int32_t)(v * 1e6);
 }
 static void put(DtType t, void *p, int64_t i, double v) {
-  if (t == DT_TYPE_F64) ((double *)p)[i] = v;
-  else if (t == DT_TYPE_F32) ((float *)p)[i] = (float)v;
-  else ((int32_t *)p)[i] = (int32_t)v;
+  if (t == DT_TYPE_I32) ((int32_t *)p)[i] = (int32_t)v;
+  else dt_put_real(t, p, i, v);
 }
 
 // Element i of what rank r brings.
@@ -38,12 +42,13 @@ static void bring(DtType t, void *p, int64_t first, int64_t n) {
   for (int64_t i = 0; i < n; i++) put(t, p, i, brings(t, dt_world.rank, first + i));
 }
 
+// In order, in float where the type has no more bits; bits() rounds the whole sum to a 16-bit type.
 static double reduced(const DtGroup *g, DtType t, DtReduce op, int64_t i) {
   double a = brings(t, g->rank[0], i);
   for (int m = 1; m < g->n; m++) {
     double b = brings(t, g->rank[m], i);
     a = op == DT_SUM ? rounded(DT_TYPE_F64, a + b) : op == DT_MAX ? (b > a ? b : a) : b < a ? b : a;
-    if (op == DT_SUM && t == DT_TYPE_F32) a = (float)a;
+    if (op == DT_SUM && t != DT_TYPE_F64 && t != DT_TYPE_I32) a = (float)a;
   }
   return a;
 }
@@ -204,20 +209,21 @@ static void check_cuts(Case c) {
 
 static int all_checks(void *large) {
   static const int64_t small[] = {0, 1, 7, 997, 5003};
+  static const DtType types[] = {DT_TYPE_F32, DT_TYPE_F64, DT_TYPE_I32, DT_TYPE_BF16, DT_TYPE_F16};
   Case c = {.a = malloc(MOST * 8), .b = malloc(MOST * 8)};
   // Each mask meets each type with some of the counts.
   for (int i = 0; i < (int)(sizeof small / sizeof *small); i++) {
     c.count = small[i];
     for (int mask = 0; mask <= 1 << DT_AXES; mask++) {
-      c.type = (DtType)((mask + i) % 3);
+      c.type = types[(mask + i) % 5];
       c.in_place = (i + mask / 2) % 2;
       if (mask < 1 << DT_AXES) check_group(dt_group((unsigned)mask), c);
       else check_cuts(c);
     }
   }
-  c.type = DT_TYPE_F32;
-  for (int i = 0; large && i < 2; i++) {
-    c.in_place = i;
+  for (int i = 0; large && i < 3; i++) {
+    c.type = i < 2 ? DT_TYPE_F32 : DT_TYPE_BF16;
+    c.in_place = i > 0;
     c.count = i ? MOST : 65537;
     check_group(dt_group(DT_ALL_AXES), c);
     check_group(dt_group(1 << DT_AXIS_DP | 1 << DT_AXIS_TP), c);
