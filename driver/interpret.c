@@ -56,28 +56,23 @@ static bool exchange(void *world, const Fn *f, const Stmt *s, Tensor *to, const 
   return true;
 }
 
-// Where argument `name` of an entry lives.
-static void *place(const DtCall *c, Str name, uint32_t position) {
-  const Module *m = oracle->m;
-  static const char gradient[] = "$grad.";
-  if (!strcmp(name, "$first")) return (void *)&c->first;
-  if (!strcmp(name, "$batch")) return (void *)&c->batch;
-  if (!strncmp(name, "$total.", 7)) return (double *)c->total + atoi(name + 7);
-  bool grad = !strncmp(name, gradient, sizeof gradient - 1);
-  const char *rest = grad ? name + sizeof gradient - 1 : name;
-  for (uint32_t p = 0; p < m->param.n; p++)
-    if (!strcmp(rest, m->param.at[p].name)) return (double *)(grad ? c->grad : c->param) + oracle->program.param[p].offset;
-  for (uint32_t a = 0; m->spmd && a < m->axis.n; a++)
-    if (name == rank_arg_name(m, a)) return &dt_world.coord[mesh_axis(m, a)];
-  if (position < m->ndata) return (void *)c->data[position];
-  BUG("--interpret: entry argument `%s`", name);
-}
-
-// Where argument `position` of the update lives: scalars, then the piece.
-static void *update_place(const DtCall *c, uint32_t position) {
-  if (position < 5) return (double *)c->scalar + position;
-  if (position < 7) return position == 5 ? c->param : c->grad;
-  return c->moment[position - 7];
+// Where an argument of an entry lives.
+static void *place(const DtCall *c, const Value *v) {
+  const DtProgram *p = &oracle->program;
+  switch (v->means) {
+  case MEANS_DATA: return (void *)c->data[v->of];
+  case MEANS_FIRST: return (void *)&c->first;
+  case MEANS_BATCH: return (void *)&c->batch;
+  case MEANS_TOTAL: return (double *)c->total + v->of;
+  case MEANS_PARAM: return (double *)c->param + p->param[v->of].offset;
+  case MEANS_GRAD: return (double *)c->grad + p->param[v->of].offset;
+  case MEANS_RANK: return &dt_world.coord[mesh_axis(oracle->m, v->of)];
+  case MEANS_SCALAR: return (double *)c->scalar + v->of;
+  case MEANS_PIECE:
+    if (v->of < PIECE_MOMENT1) return v->of == PIECE_PARAM ? c->param : c->grad;
+    return c->moment[v->of - PIECE_MOMENT1];
+  default: BUG("--interpret: entry argument `%s`", v->name);
+  }
 }
 
 // The results of an entry go to c->out in order, or to the arguments whose storage they take over.
@@ -88,7 +83,7 @@ static void run(Entry e, const DtCall *c) {
   Tensor **result = NEWN(m->arena, Tensor *, f->result.n + 1);
   for (uint32_t i = 0; i < f->arg.n; i++) {
     const Value *v = &f->value.at[f->arg.at[i]];
-    arg[i] = view(v, e == ENTRY_UPDATE ? update_place(c, i) : place(c, v->name, i));
+    arg[i] = view(v, place(c, v));
     pointer[i] = &arg[i];
   }
   Buf error = {0};

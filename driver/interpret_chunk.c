@@ -21,16 +21,16 @@ static const Fn *fn_of(const Module *m, uint32_t chunk, int part) {
   return fn == NONE ? NULL : &m->fn.at[fn];
 }
 
-// Where the chunk keeps the value of that name, or behind all that it keeps.
-static int64_t slot_at(const Module *m, uint32_t chunk, Str name) {
+// Where the chunk keeps what means KEPT `of`; NONE: behind all that it keeps.
+static int64_t slot_at(const Module *m, uint32_t chunk, uint32_t of) {
   static const ChunkPart keeps[] = {CHUNK_FORWARD, CHUNK_BACKWARD};
   int64_t at = 0;
   for (int k = 0; k < 2; k++) {
     const Fn *f = fn_of(m, chunk, keeps[k]);
     for (uint32_t i = 0; f && i < f->result.n; i++) {
       const Value *v = &f->value.at[f->result.at[i]];
-      if (!str_begins(v->name, "$slot.")) continue;
-      if (v->name == name) return at;
+      if (v->means != MEANS_KEPT) continue;
+      if (v->of == of) return at;
       at += room_of(v);
     }
   }
@@ -41,7 +41,7 @@ static int64_t sent(const Fn *f) {
   int64_t bytes = 0;
   for (uint32_t i = 0; f && i < f->result.n; i++) {
     const Value *v = &f->value.at[f->result.at[i]];
-    if (str_begins(v->name, "$out.")) bytes += room_of(v);
+    if (v->means == MEANS_SENT) bytes += room_of(v);
   }
   return bytes;
 }
@@ -51,7 +51,7 @@ void chunks_fill(const Module *m, DtProgram *p, DtEntry *run) {
   for (uint32_t k = 0; k < m->chunk.n; k++) {
     DtPipeChunk *c = &chunk[k];
     *c = p->chunk[k];
-    c->slot_bytes = slot_at(m, k, NULL);
+    c->slot_bytes = slot_at(m, k, NONE);
     c->nparam = (int)m->chunk.at[k].piece.n;
     for (uint32_t before = k % m->stages; before < k; before += m->stages)
       c->param += (int)m->chunk.at[before].piece.n;
@@ -84,12 +84,11 @@ static bool makes_gradients(const Run *r) {
 // The chunk's parameters, and their gradients, come last, before the rank's place on the mesh.
 static uint32_t first_piece(const Run *r) {
   uint32_t n = r->f->arg.n, pieces = (uint32_t)r->p->chunk[r->c->chunk].nparam;
-  while (n && str_begins(r->f->value.at[r->f->arg.at[n - 1]].name, "$rank.")) n--;
+  while (n && r->f->value.at[r->f->arg.at[n - 1]].means == MEANS_RANK) n--;
   return n - pieces * (1 + makes_gradients(r));
 }
 
-static void *argument(Run *r, uint32_t i,
-                      void *(*place)(const DtCall *c, Str name, uint32_t position)) {
+static void *argument(Run *r, uint32_t i, void *(*place)(const DtCall *c, const Value *v)) {
   const Value *v = &r->f->value.at[r->f->arg.at[i]];
   const DtPipeChunk *chunk = &r->p->chunk[r->c->chunk];
   const DtStage *stage = &r->p->stage[r->c->chunk % r->p->pp];
@@ -98,9 +97,9 @@ static void *argument(Run *r, uint32_t i,
     double *region = at < pieces ? r->c->param : r->c->grad;
     return region + stage->param[(uint32_t)chunk->param + at % pieces].offset;
   }
-  if (str_begins(v->name, "$slot."))
-    return (char *)r->c->slot + slot_at(r->m, (uint32_t)r->c->chunk, v->name);
-  if (!str_begins(v->name, "$in.")) return place(r->c, v->name, i);
+  if (v->means == MEANS_KEPT)
+    return (char *)r->c->slot + slot_at(r->m, (uint32_t)r->c->chunk, v->of);
+  if (v->means != MEANS_RECEIVED) return place(r->c, v);
   char *here = (char *)r->c->in + r->in;
   r->in += room_of(v);
   return here;
@@ -108,9 +107,9 @@ static void *argument(Run *r, uint32_t i,
 
 static void *result_place(Run *r, const Value *v) {
   char *here;
-  if (str_begins(v->name, "$slot."))
-    return (char *)r->c->slot + slot_at(r->m, (uint32_t)r->c->chunk, v->name);
-  if (str_begins(v->name, "$out.")) {
+  if (v->means == MEANS_KEPT)
+    return (char *)r->c->slot + slot_at(r->m, (uint32_t)r->c->chunk, v->of);
+  if (v->means == MEANS_SENT) {
     here = (char *)r->c->send + r->sent;
     r->sent += room_of(v);
   } else {
@@ -130,7 +129,7 @@ static void begin_gradients(const Run *r, const Tensor *arg) {
 }
 
 void chunk_run(Interp *interp, const Module *m, const DtProgram *p, const DtCall *c,
-               void *(*place)(const DtCall *c, Str name, uint32_t position)) {
+               void *(*place)(const DtCall *c, const Value *v)) {
   Id fn = m->chunk.at[c->chunk].fn[c->part];
   Run r = {.m = m, .p = p, .c = c, .f = &m->fn.at[fn]};
   const Fn *f = r.f;

@@ -12,6 +12,6 @@ void chunks_fill(const Module *m, DtProgram *p, DtEntry *run);
 // Runs the function that the call names. `place` finds an argument that is neither passed between
 // functions nor a parameter.
 void chunk_run(Interp *interp, const Module *m, const DtProgram *p, const DtCall *c,
-               void *(*place)(const DtCall *c, Str name, uint32_t position));
+               void *(*place)(const DtCall *c, const Value *v));
 
 #endif

@@ -45,12 +45,9 @@ typedef struct Args {
   const Fn *f;
 } Args;
 
-static void *memory(const Source *s, const DtProgram *p, const DtCall *c, const Value *v,
-                    uint32_t at) {
-  for (uint32_t i = 0; i < s->loss->param.n; i++)
-    if (v->name == s->loss->param.at[i].name || !strcmp(v->name, s->loss->param.at[i].name))
-      return (double *)c->param + p->param[i].offset;
-  if (at < s->loss->ndata) return (void *)c->data[at];
+static void *memory(const DtProgram *p, const DtCall *c, const Value *v) {
+  if (v->means == MEANS_PARAM) return (double *)c->param + p->param[v->of].offset;
+  if (v->means == MEANS_DATA) return (void *)c->data[v->of];
   BUG("the front end's loss has an argument `%s`", v->name);
 }
 
@@ -71,7 +68,7 @@ static Args args_new(Source *s, const DtProgram *p, const DtCall *c, const Modul
     Tensor *t = a.arg[i] = &a.tensor[i];
     *t = (Tensor){.type = v->type, .rank = v->rank};
     memcpy(t->extent, v->extent, sizeof t->extent);
-    void *at = memory(s, p, c, v, i);
+    void *at = memory(p, c, v);
     if (scalar_of(v->type) == SC_REAL)
       t->real = at;
     else

@@ -25,7 +25,7 @@ static void lay_out(const Module *m, const Param *p, const Value *grad, DtParam 
 // Of a program that is not cut into stages, or NULL.
 static const Value *whole_gradient(const Module *m, uint32_t param) {
   const Fn *step = m->entry[ENTRY_STEP] == NONE ? NULL : &m->fn.at[m->entry[ENTRY_STEP]];
-  Id v = step ? value_find(step, str_printf("$grad.%s", m->param.at[param].name)) : NONE;
+  Id v = step ? arg_find(step, MEANS_GRAD, param) : NONE;
   return v == NONE ? NULL : &step->value.at[v];
 }
 

@@ -117,6 +117,12 @@ static Fb *build_loss(Front *fr, const AstStmt *loss, int64_t batch, bool traini
     if (!data_shape(fr, f, batch, &s) || !bind_formal(fb, f, &s, f->value->loc)) return NULL;
   }
   fb_params(fb);
+  for (uint32_t i = 0; i < fb->fn.arg.n; i++) {
+    bool data = i < loss->formal.n;
+    Value *v = &fb->fn.value.at[fb->fn.arg.at[i]];
+    v->means = data ? MEANS_DATA : MEANS_PARAM;
+    v->of = data ? i : i - loss->formal.n;
+  }
   run_body(fb, &loss->body);
   if (fb->failed) return NULL;
   if (fb->result.n != 1) {

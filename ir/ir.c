@@ -399,10 +399,6 @@ Str coll_axis_name(const Module *m, const Stmt *s) {
   return s->both ? axis_whole_name(m, s->axis) : m->axis.at[s->axis].name;
 }
 
-Str rank_arg_name(const Module *m, uint32_t axis) {
-  return str_printf("$rank.%s", m->axis.at[axis].name);
-}
-
 Fn *entry_fn(Module *m, Entry e) { return m->entry[e] == NONE ? NULL : &m->fn.at[m->entry[e]]; }
 
 Id fn_find(const Module *m, Str name) {
@@ -420,4 +416,55 @@ Id value_find(const Fn *f, Str name) {
   for (Id i = 0; i < f->value.n; i++)
     if (f->value.at[i].name == name) return i;
   return NONE;
+}
+
+// ---- what values mean
+
+const char *const meaning_name[NMEANING] = {"",     "data",     "first", "batch", "total",  "param", "grad",
+                                            "rank", "received", "sent",  "kept",  "scalar", "piece"};
+const char *const update_scalar_name[NUPDATE_SCALAR] = {"lr", "correct1", "root2", "decay", "scale"};
+const char *const update_piece_name[NUPDATE_PIECE] = {"param", "grad", "moment1", "moment2"};
+
+MeaningOf meaning_of(Meaning k) {
+  switch (k) {
+  case MEANS_NONE:
+  case MEANS_FIRST:
+  case MEANS_BATCH: return OF_NOTHING;
+  case MEANS_PARAM:
+  case MEANS_GRAD: return OF_PARAM;
+  case MEANS_RANK: return OF_AXIS;
+  case MEANS_SCALAR:
+  case MEANS_PIECE: return OF_WORD;
+  case MEANS_DATA:
+  case MEANS_TOTAL:
+  case MEANS_RECEIVED:
+  case MEANS_SENT:
+  case MEANS_KEPT: return OF_NUMBER;
+  case NMEANING: break;
+  }
+  BUG("meaning %d", k);
+}
+
+Id arg_find(const Fn *f, Meaning k, uint32_t of) {
+  for (uint32_t i = 0; i < f->arg.n; i++)
+    if (value_means(&f->value.at[f->arg.at[i]], k, of)) return f->arg.at[i];
+  return NONE;
+}
+
+Id fn_meant(Module *m, Fn *f, Str name, Meaning k, uint32_t of, const Value *like, Role role) {
+  Id v = fn_value(m, f, name, like->type, like->extent, like->rank, role, like->loc);
+  f->value.at[v].means = k;
+  f->value.at[v].of = of;
+  return v;
+}
+
+Id fn_rank_arg(Module *m, Fn *f, uint32_t axis, Role role) {
+  const Value scalar = {.type = DT_I32, .loc = f->loc};
+  return fn_meant(m, f, str_printf("$rank.%s", m->axis.at[axis].name), MEANS_RANK, axis, &scalar, role);
+}
+
+Str value_plain_name(const Value *v) {
+  bool passed = v->means == MEANS_RECEIVED || v->means == MEANS_SENT || v->means == MEANS_KEPT;
+  const char *dot = passed && *v->name == '$' ? strchr(v->name, '.') : NULL;
+  return dot ? dot + 1 : *v->name == '$' ? v->name + 1 : v->name;
 }

@@ -167,8 +167,37 @@ typedef enum Role {
   ROLE_INOUT // argument, accumulated into by += (and never written by =)
 } Role;
 
+// What the training program gives an argument or takes from a result. A value's name says nothing of
+// it: names are for readers. Value.of says which one.
+typedef enum Meaning {
+  MEANS_NONE,
+  MEANS_DATA, // the model's data argument `of`
+  MEANS_FIRST, // int: number of the microbatch's first sample in the batch
+  MEANS_BATCH, // int: samples in the global batch; later ones are padding
+  MEANS_TOTAL, // real: result `of` of ENTRY_COUNT; as an argument, summed over microbatches and ranks
+  MEANS_PARAM, // parameter `of`; in a chunk, its piece
+  MEANS_GRAD, // INOUT: the gradient of parameter `of`
+  MEANS_RANK, // int, in the local form: this rank's number along axis `of`
+  MEANS_RECEIVED, // by a chunk, from its neighbour, which returns the value SENT with the same `of`
+  MEANS_SENT, // a chunk's result
+  MEANS_KEPT, // with the microbatch: a chunk's result, and an argument of its later parts
+  MEANS_SCALAR, // real, of the update: `of` is an UpdateScalar
+  MEANS_PIECE, // of the update: `of` is an UpdatePiece
+  NMEANING
+} Meaning;
+extern const char *const meaning_name[NMEANING]; // "" "data" "first" ...
+// What `of` numbers: nothing, things that have no names, or things that have.
+typedef enum MeaningOf { OF_NOTHING, OF_NUMBER, OF_PARAM, OF_AXIS, OF_WORD } MeaningOf;
+MeaningOf meaning_of(Meaning k);
+typedef enum UpdateScalar { SCALAR_LR, SCALAR_CORRECT1, SCALAR_ROOT2, SCALAR_DECAY, SCALAR_SCALE, NUPDATE_SCALAR } UpdateScalar;
+extern const char *const update_scalar_name[NUPDATE_SCALAR]; // "lr" "correct1" "root2" "decay" "scale"
+typedef enum UpdatePiece { PIECE_PARAM, PIECE_GRAD, PIECE_MOMENT1, PIECE_MOMENT2, NUPDATE_PIECE } UpdatePiece;
+extern const char *const update_piece_name[NUPDATE_PIECE]; // "param" "grad" "moment1" "moment2"
+
 typedef struct Value {
   Str name; // unique in its function; dotted words
+  Meaning means; // MEANS_NONE but for arguments and results
+  uint32_t of; // see Meaning; 0 where that numbers nothing
   Dtype type;
   uint8_t rank;
   int64_t extent[MAX_RANK]; // each at least 1
@@ -177,6 +206,7 @@ typedef struct Value {
   Id loc;
 } Value;
 int64_t value_count(const Value *v); // elements (fits int64_t; checked when made)
+static inline bool value_means(const Value *v, Meaning k, uint32_t of) { return v->means == k && v->of == of; }
 
 // ST_CONVERT: lhs = the same elements as `from`, in lhs's Shards: how a global program changes the
 // layout of a value. ST_COLL: lhs = a collective of `from` over one mesh axis, between arrays that each
@@ -324,21 +354,18 @@ typedef struct Train {
   Str precision; // "fp32" "fp64" "bf16" "fp16"
 } Train;
 
-// What the training program calls, made by passes from the model's loss. Names of arguments are
-// fixed, so that host code finds them: data arguments first (the model's names, leading extent the
-// microbatch), then the int scalars `$first` (number of the microbatch's first sample in the batch)
-// and `$batch` (samples in the global batch; later ones are padding), then real scalars `$total.N`,
-// then parameters by name (in Module.param order), then INOUT `$grad.PARAM` in that order. What begins
-// with `$` is a name that no model can write.
+// What the training program calls, made by passes from the model's loss. Arguments and their order
+// (see Meaning): data first (leading extent the microbatch), then FIRST and BATCH, then totals, then
+// parameters in the order of Module.param, then their gradients in that order, then RANKs.
 // What a program has at most; runtime/program.h has room for as many.
 enum { MAX_DATA = 8, MAX_METRICS = 32, MAX_TOTALS = 64 };
 typedef enum Entry {
   ENTRY_LOSS, // frontend: (data, params) -> loss, metrics...   one batch, training
   ENTRY_EVAL_LOSS, // the same with training = 0
   ENTRY_SAMPLE, // (tokens[1, T], params) -> logits[1, T, V], if the model has logits
-  ENTRY_COUNT, // batch: (data, $first, $batch) -> totals   of one microbatch, to be added up
-  ENTRY_STEP, // differentiate: (data, $first, $batch, totals, params, inout grads) -> loss, metrics
-  ENTRY_EVAL, // batch: (data, $first, $batch, totals, params) -> loss, metrics
+  ENTRY_COUNT, // batch: (data, first, batch) -> totals   of one microbatch, to be added up
+  ENTRY_STEP, // differentiate: (data, first, batch, totals, params, inout grads) -> loss, metrics
+  ENTRY_EVAL, // batch: (data, first, batch, totals, params) -> loss, metrics
   ENTRY_UPDATE, // optimizer: of any UPDATE_PIECE elements, passes/optimizer.c
   NENTRY
 } Entry;
@@ -351,10 +378,10 @@ typedef struct Piece {
   Id param; // Module.param
   int64_t first, count;
 } Piece;
-// A part of the step that one stage runs. Its functions take the data arguments, `$first`, `$batch` and
-// totals, then what they receive (`$in.X`) and what is kept with the microbatch (`$slot.X`), then the
-// chunk's parameters in the order of `piece`, then (BACKWARD and WEIGHTS) INOUT `$grad.PARAM` in that
-// order. They return what is kept (`$slot.X`), then what is sent (`$out.X`), then (the last chunk's
+// A part of the step that one stage runs. Its functions take the data arguments, FIRST, BATCH and
+// totals, then what they receive and what is kept with the microbatch, then the
+// chunk's parameters in the order of `piece`, then (BACKWARD and WEIGHTS) their INOUT gradients in that
+// order, then RANKs. They return what is kept, then what is sent, then (the last chunk's
 // FORWARD and EVAL) the loss and metrics. SAMPLE takes tokens and no totals, and the last chunk's
 // returns the logits. What chunk c sends forward is what chunk c + 1 receives, in the same order;
 // what it sends backward, what chunk c - 1 does.
@@ -451,9 +478,13 @@ uint32_t axis_other(const Module *m, uint32_t axis); // the other factor; NONE: 
 Str axis_whole_name(const Module *m, uint32_t axis); // "tp" for "tp.0"; else its own name
 int64_t coll_size(const Module *m, const Stmt *s); // members of a collective
 Str coll_axis_name(const Module *m, const Stmt *s); // over which it is: "tp", "tp.0"
-Str rank_arg_name(const Module *m, uint32_t axis); // "$rank.tp": a function's int scalar, in the local form
 Id fn_find(const Module *m, Str name); // NONE where absent
 Id value_find(const Fn *f, Str name); // NONE where absent
+Id arg_find(const Fn *f, Meaning k, uint32_t of); // the argument's value; NONE where absent
+// A value, as fn_value, that means something.
+Id fn_meant(Module *m, Fn *f, Str name, Meaning k, uint32_t of, const Value *like, Role role);
+Id fn_rank_arg(Module *m, Fn *f, uint32_t axis, Role role); // MEANS_RANK, "$rank.tp" to readers
+Str value_plain_name(const Value *v); // what the model calls it: without what passes put before its name
 void fn_rename(Module *m, Fn *f, Id value, Str name); // to one that no other value has
 
 #endif

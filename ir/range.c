@@ -304,31 +304,16 @@ static ValueFact *check_fn(Checker *c, Id fn, const ValueFact *arg) {
   return seen->result;
 }
 
-// The data argument that an entry's argument is, or NONE.
-static Id data_argument(const Checker *c, Entry e, uint32_t i) {
-  const Fn *f = &c->m->fn.at[c->m->entry[e]];
-  if (e == ENTRY_UPDATE) return NONE;
-  if (e != ENTRY_SAMPLE) return i < c->m->ndata ? i : NONE;
-  if (i || !c->m->ndata) return NONE;
-  const Fn *loss = c->m->entry[ENTRY_LOSS] == NONE ? NULL : &c->m->fn.at[c->m->entry[ENTRY_LOSS]];
-  for (uint32_t k = 0; loss && k < c->m->ndata && k < loss->arg.n; k++)
-    if (loss->value.at[loss->arg.at[k]].name == f->value.at[f->arg.at[0]].name) return k;
-  return 0;
-}
-
-static void check_root(Checker *c, Id fn, int entry) {
+static void check_root(Checker *c, Id fn) {
   const Fn *f = &c->m->fn.at[fn];
   ValueFact *arg = NEWN(c->a, ValueFact, f->arg.n + 1);
   for (uint32_t i = 0; i < f->arg.n; i++) {
     const Value *v = &f->value.at[f->arg.at[i]];
     arg[i] = (ValueFact){any_int32, NONE};
-    Id k = entry < 0 ? NONE : data_argument(c, (Entry)entry, i);
-    if (k != NONE) arg[i] = (ValueFact){{c->data[k].lo, c->data[k].hi - 1}, k};
-    else if (entry >= 0 && v->rank == 0 && !strcmp(v->name, "$first")) arg[i].range.lo = 0;
-    else if (entry >= 0 && v->rank == 0 && !strcmp(v->name, "$batch")) arg[i].range.lo = 1;
-    for (uint32_t a = 0; c->m->spmd && a < c->m->axis.n; a++)
-      if (v->rank == 0 && v->name == rank_arg_name(c->m, a))
-        arg[i].range = (Interval){0, c->m->axis.at[a].size - 1};
+    if (v->means == MEANS_DATA) arg[i] = (ValueFact){{c->data[v->of].lo, c->data[v->of].hi - 1}, v->of};
+    if (v->means == MEANS_FIRST) arg[i].range.lo = 0;
+    if (v->means == MEANS_BATCH) arg[i].range.lo = 1;
+    if (v->means == MEANS_RANK) arg[i].range = (Interval){0, c->m->axis.at[v->of].size - 1};
   }
   check_fn(c, fn, arg);
 }
@@ -339,7 +324,7 @@ static void check_roots(Checker *c) {
   for (int e = 0; e < NENTRY; e++) {
     if (c->m->entry[e] == NONE) continue;
     any = true;
-    check_root(c, c->m->entry[e], e);
+    check_root(c, c->m->entry[e]);
   }
   if (any) return;
   bool *called = NEWN(c->a, bool, c->m->fn.n + 1);
@@ -348,7 +333,7 @@ static void check_roots(Checker *c) {
       if (c->m->fn.at[i].stmt.at[s].call)
         called[c->m->fn.at[i].stmt.at[s].call->fn] = true;
   for (Id i = 0; i < c->m->fn.n; i++)
-    if (!called[i]) check_root(c, i, -1);
+    if (!called[i]) check_root(c, i);
 }
 
 static void start_data(Checker *c) {

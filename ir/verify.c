@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "ir/chunk.h"
+#include "ir/entry.h"
 #include "ir/layout.h"
 #include "ir/range.h"
 #include "ir/shard.h"
@@ -544,7 +545,7 @@ static bool fn_ok(Verifier *v, const Fn *f) {
     if (!(v->s->kind == ST_COMP ? comp_ok(v) : move ? move_ok(v) : call_ok(v))) return false;
   }
   v->s = NULL;
-  return results_ok(v);
+  return results_ok(v) && meanings_verify(v->m, f, v->why);
 }
 
 // ---- the module
@@ -604,84 +605,6 @@ static bool tables_ok(Verifier *v) {
       return fail(v, "range %u is of no data, or empty", i);
   for (uint32_t i = 0; i < m->fn.n; i++) name[i] = m->fn.at[i].name;
   return names_unique(v, name, m->fn.n, "function");
-}
-
-// Argument `at` of the function is `name`, of this rank; types NDTYPE: any real.
-static bool arg_is(Verifier *v, uint32_t at, Str name, Role role, Dtype type, uint32_t rank) {
-  if (at >= v->f->arg.n) return fail(v, "no argument `%s`", name);
-  const Value *a = &v->f->value.at[v->f->arg.at[at]];
-  bool typed = type == NDTYPE ? scalar_of(a->type) == SC_REAL : a->type == type;
-  return (a->name == name && a->role == role && typed && a->rank == rank) ||
-         fail(v, "argument %u is `%s`, not the `%s` that callers expect", at + 1, a->name, name);
-}
-
-// Whether a value has a parameter's shape: in the local form, that of a rank's share.
-static bool shape_of_param(const Verifier *v, const Param *q, const Value *a) {
-  for (uint32_t d = 0; d < q->rank; d++) {
-    int64_t want = v->m->spmd ? layout_extent(v->m, q->shard, d, q->extent[d]) : q->extent[d];
-    if (a->extent[d] != want) return false;
-  }
-  return true;
-}
-
-// The last arguments may be the rank's place on the mesh.
-static uint32_t skip_rank_args(const Verifier *v, uint32_t n) {
-  const Fn *f = v->f;
-  for (uint32_t a = 0; v->m->spmd && a < v->m->axis.n && n < f->arg.n; a++) {
-    const Value *t = &f->value.at[f->arg.at[n]];
-    n += t->name == rank_arg_name(v->m, a) && t->type == DT_I32 && !t->rank;
-  }
-  return n;
-}
-
-// The parameters in their order from argument *at on, each name after `prefix`.
-static bool params_are(Verifier *v, uint32_t *at, const char *prefix, Role role) {
-  for (uint32_t i = 0; i < v->m->param.n; i++, ++*at) {
-    const Param *q = &v->m->param.at[i];
-    if (!arg_is(v, *at, str_printf("%s%s", prefix, q->name), role, NDTYPE, q->rank)) return false;
-    if (!shape_of_param(v, q, &v->f->value.at[v->f->arg.at[*at]]))
-      return fail(v, "argument %u does not have the shape of parameter `%s`", *at + 1, q->name);
-  }
-  return true;
-}
-
-static bool scalars_returned(Verifier *v, uint32_t from) {
-  for (uint32_t i = from; i < v->f->result.n; i++)
-    if (v->f->value.at[v->f->result.at[i]].rank) return fail(v, "result %u is not a scalar", i + 1);
-  return true;
-}
-
-// See Entry in ir.h for each signature.
-static bool entry_ok(Verifier *v, Entry e) {
-  const Module *m = v->m;
-  const Fn *count = m->entry[ENTRY_COUNT] == NONE ? NULL : &m->fn.at[m->entry[ENTRY_COUNT]];
-  uint32_t at = e == ENTRY_SAMPLE ? 1 : m->ndata, results = 1;
-  v->f = &m->fn.at[m->entry[e]];
-  if (e == ENTRY_UPDATE) return true;
-  if (v->f->arg.n < at) return fail(v, "it takes fewer arguments than there are of data");
-  for (uint32_t i = 0; i < at; i++)
-    if (v->f->value.at[v->f->arg.at[i]].role != ROLE_IN)
-      return fail(v, "argument %u of data is written", i + 1);
-  // Before batch a loss knows nothing of the microbatch, nor does a step made of such a loss.
-  bool loss = e == ENTRY_LOSS || e == ENTRY_STEP;
-  bool batched =
-      !loss || (at < v->f->arg.n && v->f->value.at[v->f->arg.at[at]].name == str_intern("$first"));
-  if (batched && e != ENTRY_EVAL_LOSS && e != ENTRY_SAMPLE) {
-    if (!arg_is(v, at++, str_intern("$first"), ROLE_IN, DT_I32, 0)) return false;
-    if (!arg_is(v, at++, str_intern("$batch"), ROLE_IN, DT_I32, 0)) return false;
-  }
-  bool totals = batched && count && (loss || e == ENTRY_EVAL);
-  for (uint32_t i = 0; totals && i < count->result.n; i++)
-    if (!arg_is(v, at++, str_printf("$total.%u", i), ROLE_IN, NDTYPE, 0)) return false;
-  if (e != ENTRY_COUNT && !params_are(v, &at, "", ROLE_IN)) return false;
-  if (e == ENTRY_STEP && !params_are(v, &at, "$grad.", ROLE_INOUT)) return false;
-  at = skip_rank_args(v, at);
-  if (at != v->f->arg.n) return fail(v, "it takes %u arguments, callers give %u", v->f->arg.n, at);
-  if (e == ENTRY_COUNT) results = v->f->result.n;
-  else if (e != ENTRY_SAMPLE) results = 1 + m->metric.n;
-  if (v->f->result.n != results)
-    return fail(v, "it returns %u values, callers take %u", v->f->result.n, results);
-  return e == ENTRY_SAMPLE || scalars_returned(v, 0);
 }
 
 static bool chunks_ok(Verifier *v) {
@@ -761,7 +684,7 @@ bool ir_verify(const Module *m, Buf *why) {
     if (m->entry[e] == NONE) continue;
     v.f = NULL;
     if (m->entry[e] >= m->fn.n) return fail(&v, "entry `%s` is no function", entry_name[e]);
-    if (!entry_ok(&v, (Entry)e)) return false;
+    if (!entry_verify(m, (Entry)e, why)) return false;
   }
   if (!chunks_ok(&v) || !chunks_verify(m, why)) return false;
   if (m->axis.n && !m->spmd) return shard_verify(m, why);

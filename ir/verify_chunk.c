@@ -17,12 +17,12 @@ typedef struct Check {
   Buf *why;
 } Check;
 
-// The n-th result, or argument, whose name begins with the prefix; NULL: there are fewer.
-static const Value *nth(const Fn *f, bool result, const char *prefix, uint32_t n) {
+// The n-th result, or argument, that means this; NULL: there are fewer.
+static const Value *nth(const Fn *f, bool result, Meaning k, uint32_t n) {
   uint32_t count = result ? f->result.n : f->arg.n;
   for (uint32_t i = 0; i < count; i++) {
     const Value *v = &f->value.at[result ? f->result.at[i] : f->arg.at[i]];
-    if (str_begins(v->name, prefix) && n-- == 0) return v;
+    if (v->means == k && n-- == 0) return v;
   }
   return NULL;
 }
@@ -77,14 +77,13 @@ static bool alike(const Value *a, const Value *b) {
 
 static bool messages_fit(Check *c, const End *from, const End *to) {
   for (uint32_t n = 0;; n++) {
-    const Value *a = from->f ? nth(from->f, true, "$out.", n) : NULL;
-    const Value *b = to->f ? nth(to->f, false, "$in.", n) : NULL;
+    const Value *a = from->f ? nth(from->f, true, MEANS_SENT, n) : NULL;
+    const Value *b = to->f ? nth(to->f, false, MEANS_RECEIVED, n) : NULL;
     if (!a && !b) return true;
     const char *what = !a || !b          ? "a message without its other end"
                        : !alike(a, b)    ? "a message of two shapes"
-                       : strcmp(a->name + strlen("$out."), b->name + strlen("$in."))
-                           ? "two ranks differ in what comes next"
-                           : NULL;
+                       : a->of != b->of  ? "two ranks differ in what comes next"
+                                         : NULL;
     if (!what) continue;
     buf_printf(c->why, "%s: ", what);
     if (from->f) put_end(c, from, a);
@@ -112,8 +111,8 @@ static bool part_fits(Check *c, ChunkPart part) {
 
 static bool kept_by(const Fn *f, const Value *v) {
   for (uint32_t n = 0; f && n < f->result.n; n++) {
-    const Value *r = nth(f, true, "$slot.", n);
-    if (r && r->name == v->name && alike(r, v)) return true;
+    const Value *r = nth(f, true, MEANS_KEPT, n);
+    if (r && r->of == v->of && alike(r, v)) return true;
   }
   return false;
 }
@@ -121,7 +120,7 @@ static bool kept_by(const Fn *f, const Value *v) {
 static bool slots_fit(Check *c, uint32_t chunk, ChunkPart part) {
   const Fn *f = fn_of(c->m, chunk, part);
   for (uint32_t n = 0; f && n < f->arg.n; n++) {
-    const Value *v = nth(f, false, "$slot.", n);
+    const Value *v = nth(f, false, MEANS_KEPT, n);
     if (!v || kept_by(fn_of(c->m, chunk, CHUNK_FORWARD), v)) continue;
     if (part == CHUNK_WEIGHTS && kept_by(fn_of(c->m, chunk, CHUNK_BACKWARD), v)) continue;
     buf_printf(c->why, "chunk %u: `%s` reads ", chunk, f->name);

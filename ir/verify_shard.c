@@ -202,9 +202,9 @@ static bool param_ok(Check *c, const Param *q) {
   return ok;
 }
 
-// The update is of pieces of any parameter, and whole. Else arguments named as parameters lie as
-// those do, `grad.` ones too (or are partial sums, where the parameter is whole), all others are
-// whole, as are the results.
+// The update is of pieces of any parameter, and whole. Else parameters and their gradients lie as
+// Module.param says (or gradients are partial sums, where the parameter is whole), all other
+// arguments are whole, as are the results.
 static bool entry_ok(Check *c, Entry e) {
   const Module *m = c->m;
   c->f = &m->fn.at[m->entry[e]];
@@ -212,13 +212,10 @@ static bool entry_ok(Check *c, Entry e) {
     for (uint32_t i = 0; i < c->f->arg.n; i++) {
       const Value *v = value_at(c, c->f->arg.at[i]);
       Shard want = shard_whole(), is = v->shard[c->axis];
-      for (uint32_t j = 0; j < m->param.n && e != ENTRY_UPDATE; j++) {
-        bool grad = !strncmp(v->name, "$grad.", 6) && !strcmp(v->name + 6, m->param.at[j].name);
-        if (v->name != m->param.at[j].name && !grad) continue;
-        want = m->param.at[j].shard[c->axis];
-        if (grad && want.kind == SHARD_WHOLE && is.kind == SHARD_PARTIAL && is.op == RED_SUM)
-          want = is;
-      }
+      bool grad = v->means == MEANS_GRAD;
+      if (grad || v->means == MEANS_PARAM) want = m->param.at[v->of].shard[c->axis];
+      if (grad && want.kind == SHARD_WHOLE && is.kind == SHARD_PARTIAL && is.op == RED_SUM)
+        want = is;
       if (!shard_same(is, want)) return fail_types(c, "argument", v->name, is, want);
     }
     for (uint32_t i = 0; i < c->f->result.n && e != ENTRY_UPDATE; i++) {

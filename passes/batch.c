@@ -49,8 +49,9 @@ static void need_scalars(Rewrite *w) {
   w->changed = true;
   if (w->first != NONE) return;
   Fn *f = fn_of(w);
-  w->first = fn_value(w->m, f, str_intern("$first"), DT_I32, NULL, 0, ROLE_IN, f->loc);
-  w->batch = fn_value(w->m, f, str_intern("$batch"), DT_I32, NULL, 0, ROLE_IN, f->loc);
+  const Value scalar = {.type = DT_I32, .loc = f->loc};
+  w->first = fn_meant(w->m, f, str_intern("$first"), MEANS_FIRST, 0, &scalar, ROLE_IN);
+  w->batch = fn_meant(w->m, f, str_intern("$batch"), MEANS_BATCH, 0, &scalar, ROLE_IN);
 }
 
 static Id read_first(Rewrite *w) {
@@ -478,6 +479,12 @@ static void order_arguments(Module *m, Fn *f, const Id *extra, uint32_t n) {
   }
 }
 
+static void add_total(Module *m, Fn *f, Id value) {
+  f->value.at[value].means = MEANS_TOTAL;
+  f->value.at[value].of = f->result.n;
+  PUSH(m->arena, f->result, value);
+}
+
 // (data, first, batch) -> the microbatch's part of each total. NONE where there are none.
 static Id count_fn(Rewrite *w) {
   Module *m = w->m;
@@ -485,7 +492,7 @@ static Id count_fn(Rewrite *w) {
   Id fn = fn_clone(m, w->fn, str_intern("count"));
   Fn *f = &m->fn.at[fn];
   f->result.n = 0;
-  for (uint32_t i = 0; i < w->total.n; i++) PUSH(m->arena, f->result, w->total.at[i]);
+  for (uint32_t i = 0; i < w->total.n; i++) add_total(m, f, w->total.at[i]);
   order_arguments(m, f, (Id[]){w->first, w->batch}, 2);
   f->arg.n = m->ndata + 2;
   fn_remove_dead(m, f, NULL);
@@ -527,7 +534,7 @@ static void append_count(Module *m, Id to, Id from) {
   }
   for (uint32_t i = 0; i < g->stmt.n; i++)
     PUSH(m->arena, f->stmt, stmt_renumber(m, g, &g->stmt.at[i], map));
-  for (uint32_t i = 0; i < g->result.n; i++) PUSH(m->arena, f->result, map[g->result.at[i]]);
+  for (uint32_t i = 0; i < g->result.n; i++) add_total(m, f, map[g->result.at[i]]);
 }
 
 // The totals become arguments: `before` of other functions, the function's own, and `after`.
@@ -545,10 +552,13 @@ static void take_totals(Rewrite *w, uint32_t before, uint32_t after) {
       Id t = w->total.at[i - before];
       fn_rename(m, f, t, name);
       f->value.at[t].role = ROLE_IN;
+      f->value.at[t].means = MEANS_TOTAL;
+      f->value.at[t].of = i;
       PUSH(m->arena, f->arg, t);
       PUSH(m->arena, extra, t);
     } else {
-      PUSH(m->arena, extra, fn_value(m, f, name, DT_REAL, NULL, 0, ROLE_IN, f->loc));
+      const Value scalar = {.type = DT_REAL, .loc = f->loc};
+      PUSH(m->arena, extra, fn_meant(m, f, name, MEANS_TOTAL, i, &scalar, ROLE_IN));
     }
   }
   uint32_t n = 0;

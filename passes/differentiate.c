@@ -377,10 +377,11 @@ bool pass_differentiate(Module *m) {
   diff_room(&d);
   Fn *f = &m->fn.at[fn];
   for (uint32_t p = 0; p < m->param.n; p++) {
-    Id v = value_find(f, m->param.at[p].name);
-    CHECK(v != NONE && f->value.at[v].role == ROLE_IN);
+    Id v = arg_find(f, MEANS_PARAM, p);
+    CHECK(v != NONE);
+    const Value of = f->value.at[v];
     d.varied[v] = true;
-    d.into[v] = value_like(m, f, v, str_printf("$grad.%s", m->param.at[p].name), ROLE_INOUT);
+    d.into[v] = fn_meant(m, f, str_printf("$grad.%s", m->param.at[p].name), MEANS_GRAD, p, &of, ROLE_INOUT);
   }
   Form one = form_of(&d, f->result.at[0], ex_real(m, 1.0), f->loc);
   PUSH(m->arena, d.adj[f->result.at[0]].form, one);

@@ -495,9 +495,9 @@ static void call(Local *x, const Stmt *s) {
   Stmt t = stmt_copy(m, x->f, s);
   const Fn *callee = &m->fn.at[t.call->fn];
   while (t.call->narg < callee->arg.n) {
-    Str name = callee->value.at[callee->arg.at[t.call->narg]].name;
-    uint32_t axis = 0;
-    while (name != rank_arg_name(m, axis)) axis++;
+    const Value *formal = &callee->value.at[callee->arg.at[t.call->narg]];
+    uint32_t axis = formal->of;
+    CHECK(formal->means == MEANS_RANK);
     x->rank_used[axis] = true;
     call_add_arg(m, t.call, ACT_WHOLE, x->nold + axis);
   }
@@ -520,7 +520,7 @@ static void start_values(Local *x) {
       if (t->role != ROLE_INOUT || t->shard[a].kind != SHARD_PARTIAL) t->shard[a] = shard_whole();
   }
   for (uint32_t a = 0; a < m->axis.n; a++)
-    fn_value(m, f, rank_arg_name(m, a), DT_I32, NULL, 0, ROLE_LOCAL, f->loc);
+    fn_rank_arg(m, f, a, ROLE_LOCAL);
 }
 
 static void finish_values(Local *x) {
@@ -568,23 +568,8 @@ static void function(Module *m, Id fn, bool *done, const Id *part) {
   if (f->intrinsic && exchanges(f)) f->intrinsic = INTR_NONE;
 }
 
-// The arguments' names are the passes' own.
-static bool names_free(Module *m) {
-  for (Id f = 0; f < m->fn.n; f++)
-    for (uint32_t a = 0; a < m->axis.n; a++) {
-      Id v = value_find(&m->fn.at[f], rank_arg_name(m, a));
-      if (v == NONE) continue;
-      diag_error(m->src, m->fn.at[f].value.at[v].loc,
-                 "`%s` is the name of a rank's number along axis %s: a parameter can't have it",
-                 rank_arg_name(m, a), m->axis.at[a].name);
-      return false;
-    }
-  return true;
-}
-
 bool pass_localise(Module *m) {
   if (!m->axis.n || m->spmd) return true;
-  if (!names_free(m)) return false;
   uint32_t n = m->fn.n;
   bool *done = NEWN(m->arena, bool, n + 1);
   const Id *part = local_ring_parts(m);

@@ -35,8 +35,9 @@ typedef struct Update {
   Id next[3]; // new moments and parameters; NONE
 } Update;
 
-static Id scalar_arg(Update *u, const char *name) {
-  Id v = fn_value(u->m, u->f, str_intern(name), DT_REAL, NULL, 0, ROLE_IN, 0);
+static Id scalar_arg(Update *u, UpdateScalar which) {
+  const Value real = {.type = DT_REAL};
+  Id v = fn_meant(u->m, u->f, str_intern(update_scalar_name[which]), MEANS_SCALAR, which, &real, ROLE_IN);
   return ex_read(u->m, u->f, v, NULL);
 }
 
@@ -51,9 +52,9 @@ static Id mul(Update *u, Id a, Id b) { return fold_mul(u->m, a, b); }
 static Id add(Update *u, Id a, Id b) { return fold_add(u->m, a, b); }
 static Id sub(Update *u, Id a, Id b) { return fold_sub(u->m, a, b); }
 
-static Id argument(Update *u, const char *name) {
-  int64_t extent = UPDATE_PIECE;
-  return fn_value(u->m, u->f, str_intern(name), DT_REAL, &extent, 1, ROLE_IN, 0);
+static Id argument(Update *u, UpdatePiece which) {
+  const Value piece = {.type = DT_REAL, .rank = 1, .extent = {UPDATE_PIECE}};
+  return fn_meant(u->m, u->f, str_intern(update_piece_name[which]), MEANS_PIECE, which, &piece, ROLE_IN);
 }
 
 static Id read(Update *u, Id value) { return read_bare(u->m, u->f, value); }
@@ -122,15 +123,15 @@ static void make_update(Module *m) {
   Id id = m->entry[ENTRY_UPDATE] = fn_new(m, str_intern("update"), 0);
   Update u = {.m = m, .f = &m->fn.at[id], .keep = NONE, .moment1 = NONE, .moment2 = NONE};
   bool adaptive = t->opt != OPT_SGD;
-  u.lr = scalar_arg(&u, "lr");
-  u.correct1 = scalar_arg(&u, "correct1");
-  u.root2 = scalar_arg(&u, "root2");
-  u.decay = scalar_arg(&u, "decay");
-  u.scale = scalar_arg(&u, "scale");
-  u.param = argument(&u, "param");
-  u.grad = argument(&u, "grad");
-  if (adaptive || t->momentum != 0) u.moment1 = argument(&u, "moment1");
-  if (adaptive) u.moment2 = argument(&u, "moment2");
+  u.lr = scalar_arg(&u, SCALAR_LR);
+  u.correct1 = scalar_arg(&u, SCALAR_CORRECT1);
+  u.root2 = scalar_arg(&u, SCALAR_ROOT2);
+  u.decay = scalar_arg(&u, SCALAR_DECAY);
+  u.scale = scalar_arg(&u, SCALAR_SCALE);
+  u.param = argument(&u, PIECE_PARAM);
+  u.grad = argument(&u, PIECE_GRAD);
+  if (adaptive || t->momentum != 0) u.moment1 = argument(&u, PIECE_MOMENT1);
+  if (adaptive) u.moment2 = argument(&u, PIECE_MOMENT2);
   if (adaptive) adam_scalars(&u);
   if (adaptive) adam(&u);
   else sgd(&u);

@@ -45,7 +45,7 @@ static uint32_t first_piece(const Module *m, uint32_t chunk, ChunkPart part) {
   const Chunk *c = &m->chunk.at[chunk];
   const Fn *f = &m->fn.at[c->fn[part]];
   uint32_t n = f->arg.n, grads = part == CHUNK_BACKWARD || part == CHUNK_WEIGHTS;
-  while (n && m->spmd && str_begins(f->value.at[f->arg.at[n - 1]].name, "$rank.")) n--;
+  while (n && f->value.at[f->arg.at[n - 1]].means == MEANS_RANK) n--;
   return n - c->piece.n * (1 + grads);
 }
 
@@ -61,16 +61,16 @@ uint32_t host_chunk_piece(const HostFn *x, uint32_t arg, bool *grad) {
 
 // ---- where things lie
 
-// Where the chunk keeps `name`; NULL: bytes of all that it keeps.
-static int64_t slot_at(const Module *m, uint32_t chunk, Str name, bool *found) {
+// Where the chunk keeps what means KEPT `of`, or NONE: bytes of all that it keeps.
+static int64_t slot_at(const Module *m, uint32_t chunk, uint32_t of, bool *found) {
   static const ChunkPart keeps[] = {CHUNK_FORWARD, CHUNK_BACKWARD};
   int64_t at = 0;
   for (int k = 0; k < 2; k++) {
     const Fn *f = &m->fn.at[m->chunk.at[chunk].fn[keeps[k]]];
     for (uint32_t i = 0; i < f->result.n; i++) {
       const Value *v = &f->value.at[f->result.at[i]];
-      if (!str_begins(v->name, "$slot.")) continue;
-      if (name && v->name == name) return *found = true, at;
+      if (v->means != MEANS_KEPT) continue;
+      if (v->of == of) return *found = true, at;
       at += aligned_bytes(v);
     }
   }
@@ -79,7 +79,7 @@ static int64_t slot_at(const Module *m, uint32_t chunk, Str name, bool *found) {
 
 static Str slot_place(const HostFn *x, const Value *v) {
   bool found = false;
-  int64_t at = slot_at(x->h->m, x->number, v->name, &found);
+  int64_t at = slot_at(x->h->m, x->number, v->of, &found);
   if (!found) BUG("%s: nothing keeps %s", x->f->name, v->name);
   return str_printf("(void *)((char *)call->slot + %lld)", (long long)at);
 }
@@ -99,8 +99,8 @@ Str host_chunk_arg(const HostFn *x, uint32_t arg) {
   if (piece != NONE)
     return str_printf("(%s *)call->%s + %lld", type, grad ? "grad" : "param",
                       (long long)h->params->param[piece].offset);
-  if (str_begins(v->name, "$slot.")) return slot_place(x, v);
-  if (!str_begins(v->name, "$in.")) BUG("%s: where is %s", x->f->name, v->name);
+  if (v->means == MEANS_KEPT) return slot_place(x, v);
+  if (v->means != MEANS_RECEIVED) BUG("%s: where is %s", x->f->name, v->name);
   int64_t at = 0;
   for (uint32_t i = lead; i < arg; i++)
     at += aligned_bytes(&x->f->value.at[x->f->arg.at[i]]);
@@ -110,13 +110,13 @@ Str host_chunk_arg(const HostFn *x, uint32_t arg) {
 Str host_chunk_result(const HostFn *x, uint32_t result) {
   const Value *v = &x->f->value.at[x->f->result.at[result]];
   int64_t sent = 0, out = 0;
-  if (str_begins(v->name, "$slot.")) return slot_place(x, v);
+  if (v->means == MEANS_KEPT) return slot_place(x, v);
   for (uint32_t i = 0; i < result; i++) {
     const Value *before = &x->f->value.at[x->f->result.at[i]];
-    if (str_begins(before->name, "$out.")) sent += aligned_bytes(before);
-    else if (!str_begins(before->name, "$slot.")) out += value_count(before);
+    if (before->means == MEANS_SENT) sent += aligned_bytes(before);
+    else if (before->means != MEANS_KEPT) out += value_count(before);
   }
-  if (str_begins(v->name, "$out."))
+  if (v->means == MEANS_SENT)
     return str_printf("(void *)((char *)call->send + %lld)", (long long)sent);
   return str_printf("(%s *)call->out + %lld", c_type(v->type), (long long)out);
 }
@@ -128,7 +128,7 @@ static int64_t sent_bytes(const Module *m, uint32_t chunk, ChunkPart part) {
   const Fn *f = &m->fn.at[m->chunk.at[chunk].fn[part]];
   for (uint32_t i = 0; i < f->result.n; i++) {
     const Value *v = &f->value.at[f->result.at[i]];
-    if (str_begins(v->name, "$out.")) bytes += aligned_bytes(v);
+    if (v->means == MEANS_SENT) bytes += aligned_bytes(v);
   }
   return bytes;
 }
@@ -138,7 +138,7 @@ static int64_t received_bytes(const Host *h, uint32_t chunk, ChunkPart part) {
   const Fn *f = &h->m->fn.at[h->m->chunk.at[chunk].fn[part]];
   for (uint32_t i = lead_count(h, part); i < first_piece(h->m, chunk, part); i++) {
     const Value *v = &f->value.at[f->arg.at[i]];
-    if (str_begins(v->name, "$in.")) bytes += aligned_bytes(v);
+    if (v->means == MEANS_RECEIVED) bytes += aligned_bytes(v);
   }
   return bytes;
 }
@@ -231,9 +231,9 @@ Str chunk_message(const Module *m, uint32_t chunk, ChunkPart part, Str *source) 
   buf_printf(&what, part == CHUNK_BACKWARD ? "gradients of activations" : "activations");
   for (uint32_t i = 0; f && i < f->result.n; i++) {
     const Value *v = &f->value.at[f->result.at[i]];
-    if (!str_begins(v->name, "$out.")) continue;
+    if (v->means != MEANS_SENT) continue;
     if (!n) put_source(m, place_of(f, f->result.at[i]), true, &place);
-    if (n++ < MOST) buf_printf(&what, "%s%s", n > 1 ? ", " : " ", v->name + strlen("$out."));
+    if (n++ < MOST) buf_printf(&what, "%s%s", n > 1 ? ", " : " ", value_plain_name(v));
   }
   if (n > MOST) buf_printf(&what, " and %u more", n - MOST);
   Str text = n ? str_internn(what.text, what.n) : NULL;
@@ -309,7 +309,7 @@ int64_t largest_frame(const Plan *p, uint32_t stage) {
 
 int64_t chunk_slot_bytes(const Module *m, uint32_t chunk) {
   bool found = false;
-  return slot_at(m, chunk, NULL, &found);
+  return slot_at(m, chunk, NONE, &found);
 }
 
 int64_t chunk_sent_bytes(const Module *m, uint32_t chunk, ChunkPart part) {

@@ -14,23 +14,13 @@ Str host_axis(const Module *m, uint32_t axis) {
 }
 
 Str host_rank_arg(const Module *m, const Value *v) {
-  for (uint32_t a = 0; m->spmd && a < m->axis.n; a++)
-    if (v->name == rank_arg_name(m, a)) return str_printf("&dt_world.coord[%s]", host_axis(m, a));
-  return NULL;
-}
-
-// What the model calls it: without what passes put before its name.
-static Str plain_name(Str name) {
-  static const char *const passed[] = {"$in.", "$out.", "$slot."};
-  for (size_t i = 0; i < sizeof passed / sizeof *passed; i++)
-    if (!strncmp(name, passed[i], strlen(passed[i]))) return name + strlen(passed[i]);
-  return *name == '$' ? name + 1 : name;
+  return v->means == MEANS_RANK ? str_printf("&dt_world.coord[%s]", host_axis(m, v->of)) : NULL;
 }
 
 static Str note(HostFn *x, const Stmt *s) {
   Buf b = {0}, place = {0};
   buf_printf(&b, "(DtNote){");
-  put_string(&b, plain_name(x->f->value.at[s->lhs].name));
+  put_string(&b, value_plain_name(&x->f->value.at[s->lhs]));
   put_source(x->h->m, s->loc, true, &place);
   buf_printf(&b, ", -1, ");
   if (place.n)

@@ -52,12 +52,12 @@ static Str batch_arg(const Host *h, Entry e, uint32_t i) {
   return i < np ? param_in(h, "param", i) : param_in(h, "grad", i - np);
 }
 
-// What the order of an entry's arguments promises, by their names.
-static void check_arg(const Host *h, Entry e, uint32_t i, const char *name) {
+// The order of an entry's arguments is what host_entry_arg takes it to be.
+static void check_arg(const Host *h, Entry e, uint32_t i, Meaning k, uint32_t of) {
   const Fn *f = entry(h, e);
-  if (i >= f->arg.n || strcmp(f->value.at[f->arg.at[i]].name, name))
-    BUG("%s: argument %u is %s, expected %s", f->name, i,
-        i < f->arg.n ? f->value.at[f->arg.at[i]].name : "absent", name);
+  if (i >= f->arg.n || !value_means(&f->value.at[f->arg.at[i]], k, of))
+    BUG("%s: argument %u is %s, expected %s %u", f->name, i,
+        i < f->arg.n ? f->value.at[f->arg.at[i]].name : "absent", meaning_name[k], of);
 }
 
 static void check_entry(const Host *h, Entry e) {
@@ -78,8 +78,8 @@ static void check_entry(const Host *h, Entry e) {
     BUG("%s is not one kernel", f->name);
   while (n < f->arg.n && host_rank_arg(h->m, &f->value.at[f->arg.at[n]])) n++;
   if (f->arg.n != n) BUG("%s has %u arguments, expected %u", f->name, f->arg.n, n);
-  if (e == ENTRY_COUNT || e == ENTRY_STEP || e == ENTRY_EVAL) check_arg(h, e, nd, "$first");
-  if (e == ENTRY_UPDATE) check_arg(h, e, 0, "lr");
+  if (e == ENTRY_COUNT || e == ENTRY_STEP || e == ENTRY_EVAL) check_arg(h, e, nd, MEANS_FIRST, 0);
+  if (e == ENTRY_UPDATE) check_arg(h, e, 0, MEANS_SCALAR, SCALAR_LR);
 }
 
 Str host_entry_arg(const Host *h, Entry e, uint32_t i) {

@@ -14,9 +14,8 @@ void host_find_layered(HostFn *x) {
   }
   if (x->chunk) return;
   for (uint32_t i = 0; i < x->h->m->param.n; i++) {
-    const Param *p = &x->h->m->param.at[i];
     if (x->h->params->param[i].stack == NONE) continue;
-    Id v = value_find(x->f, p->name), g = value_find(x->f, str_printf("$grad.%s", p->name));
+    Id v = arg_find(x->f, MEANS_PARAM, i), g = arg_find(x->f, MEANS_GRAD, i);
     if (v != NONE) x->params[v] = i + 1;
     if (g != NONE) x->grads[g] = i + 1;
   }

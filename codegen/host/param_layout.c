@@ -4,10 +4,6 @@
 #include "codegen/lower/kernel.h"
 #include "passes/util.h"
 
-static Str region_name(const Param *p, bool grad) {
-  return grad ? str_printf("$grad.%s", p->name) : p->name;
-}
-
 // "blocks" of "blocks.*.attn.qkv.weight"
 static Str stack_of(const Param *p) {
   const char *star = strstr(p->name, ".*");
@@ -63,14 +59,14 @@ static Use use_of(const Module *m, const Fn *f, Id v) {
 
 // The repeat of the step that makes the gradient of a layer; NONE where the parameter must lie
 // whole.
-static Id layered_by(const Module *m, const Param *p) {
+static Id layered_by(const Module *m, Id param) {
   static const Entry entry[] = {ENTRY_SAMPLE, ENTRY_STEP, ENTRY_EVAL};
   Id by = NONE;
-  if (!stack_of(p) || m->entry[ENTRY_STEP] == NONE) return NONE;
+  if (!stack_of(&m->param.at[param]) || m->entry[ENTRY_STEP] == NONE) return NONE;
   for (unsigned i = 0; i < sizeof entry / sizeof *entry; i++) {
     if (m->entry[entry[i]] == NONE) continue;
     const Fn *f = &m->fn.at[m->entry[entry[i]]];
-    Id v = value_find(f, p->name), g = value_find(f, region_name(p, true));
+    Id v = arg_find(f, MEANS_PARAM, param), g = arg_find(f, MEANS_GRAD, param);
     if (v == NONE || use_of(m, f, v).whole) return NONE;
     if (entry[i] != ENTRY_STEP) continue;
     Use u = g == NONE ? (Use){0} : use_of(m, f, g);
@@ -81,19 +77,19 @@ static Id layered_by(const Module *m, const Param *p) {
 }
 
 typedef struct Place {
-  Str name;
+  Id param;
   const Fn *f;
   bool found;
 } Place;
 
 static void look(Id v, void *ctx) {
   Place *p = ctx;
-  p->found |= p->f->value.at[v].name == p->name;
+  p->found |= value_means(&p->f->value.at[v], MEANS_PARAM, p->param);
 }
 
-static Id use_in(const Module *m, Id fn, Str name) {
+static Id use_in(const Module *m, Id fn, Id param) {
   const Fn *f = &m->fn.at[fn];
-  Place p = {name, f, false};
+  Place p = {param, f, false};
   for (uint32_t i = 0; i < f->stmt.n; i++) {
     stmt_uses(m, f, &f->stmt.at[i], look, &p);
     if (p.found) return f->stmt.at[i].loc;
@@ -102,20 +98,20 @@ static Id use_in(const Module *m, Id fn, Str name) {
 }
 
 Id param_use(const Module *m, Id param) {
-  Str name = m->param.at[param].name;
   Id loc = 0;
-  if (m->entry[ENTRY_STEP] != NONE) return use_in(m, m->entry[ENTRY_STEP], name);
+  if (m->entry[ENTRY_STEP] != NONE) return use_in(m, m->entry[ENTRY_STEP], param);
   for (uint32_t k = 0; k < m->chunk.n && !loc; k++)
-    loc = use_in(m, m->chunk.at[k].fn[CHUNK_FORWARD], name);
+    loc = use_in(m, m->chunk.at[k].fn[CHUNK_FORWARD], param);
   return loc;
 }
 
 static int64_t rounded(int64_t n) { return (n + 15) / 16 * 16; }
 
 // Elements on this rank: of the entry's argument, which is local where the module is.
-static int64_t local_count(const Module *m, const Param *p) {
+static int64_t local_count(const Module *m, Id param) {
+  const Param *p = &m->param.at[param];
   const Fn *f = m->entry[ENTRY_STEP] == NONE ? NULL : &m->fn.at[m->entry[ENTRY_STEP]];
-  Id v = f ? value_find(f, p->name) : NONE;
+  Id v = f ? arg_find(f, MEANS_PARAM, param) : NONE;
   int64_t n = 1;
   if (v != NONE) return value_count(&f->value.at[v]);
   for (uint32_t d = 0; d < p->rank; d++) n *= p->extent[d];
@@ -160,11 +156,11 @@ ParamLayout *param_layout(const Module *m) {
   ParamLayout *l = layout_new(m, m->param.n);
   for (uint32_t i = 0; i < m->param.n; i++) {
     const Param *p = &m->param.at[i];
-    Id by = layered_by(m, p);
+    Id by = layered_by(m, i);
     int64_t layers = p->nstack ? p->extent[0] : 1;
     StackPlace want = {.name = by == NONE ? NULL : stack_of(p), .count = layers, .by = by};
     l->piece[l->n] = (Piece){i, 0, layers};
-    l->param[l->n++] = (ParamPlace){.count = local_count(m, p),
+    l->param[l->n++] = (ParamPlace){.count = local_count(m, i),
                                     .stack = by == NONE ? NONE : find_stack(l, m->arena, want)};
   }
   place_all(l);
@@ -179,9 +175,7 @@ static Id piece_arg(const Module *m, const Chunk *c, ChunkPart part, uint32_t pi
   const Fn *f = &m->fn.at[c->fn[part]];
   bool grads = part == CHUNK_BACKWARD || part == CHUNK_WEIGHTS;
   uint32_t trail = 0;
-  for (uint32_t a = 0; a < m->axis.n && m->spmd; a++)
-    for (uint32_t i = 0; i < f->arg.n; i++)
-      trail += f->value.at[f->arg.at[i]].name == rank_arg_name(m, a);
+  for (uint32_t i = 0; i < f->arg.n; i++) trail += f->value.at[f->arg.at[i]].means == MEANS_RANK;
   uint32_t first = f->arg.n - trail - c->piece.n * (grads ? 2 : 1);
   return f->arg.at[first + piece + (grad ? c->piece.n : 0)];
 }
@@ -245,7 +239,7 @@ const Value *param_gradient(const Module *m, const ParamLayout *l, uint32_t para
   const Piece *p = &l->piece[param];
   if (!m->chunk.n) {
     const Fn *f = m->entry[ENTRY_STEP] == NONE ? NULL : &m->fn.at[m->entry[ENTRY_STEP]];
-    Id v = f ? value_find(f, str_printf("$grad.%s", m->param.at[p->param].name)) : NONE;
+    Id v = f ? arg_find(f, MEANS_GRAD, p->param) : NONE;
     return v == NONE ? NULL : &f->value.at[v];
   }
   uint32_t base = 0;

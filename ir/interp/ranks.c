@@ -391,13 +391,9 @@ static Tensor **rank_args(const Module *m, Id fn, Tensor *const *arg, int64_t ra
   ALLOCATED(all);
   for (uint32_t i = 0; i < f->arg.n; i++) {
     const Value *v = &f->value.at[f->arg.at[i]];
-    for (uint32_t a = 0; a < m->axis.n && v->rank == 0; a++) {
-      if (v->name != rank_arg_name(m, a)) continue;
-      all[i] = tensor_new(DT_I32, NULL, 0);
-      all[i]->integer[0] = (int32_t)coord[a];
-      made[i] = true;
-    }
-    if (!all[i]) all[i] = arg[i];
+    made[i] = v->means == MEANS_RANK;
+    all[i] = made[i] ? tensor_new(DT_I32, NULL, 0) : arg[i];
+    if (made[i]) all[i]->integer[0] = (int32_t)coord[v->of];
   }
   return all;
 }

@@ -76,20 +76,57 @@ static Id declare(Parser *p, const Token *t, Dtype type, const Shape *s, Role ro
   return fn_value(p->m, p->f, t->text, type, s->extent, s->rank, role, where);
 }
 
-// declaration = NAME ':' type shards loc
+static bool one_of(Parser *p, const char *const *word, uint32_t n, uint32_t *of) {
+  for (*of = 0; *of < n; ++*of)
+    if (accept_word(p, word[*of])) return true;
+  return p_fail(p, tok(p), "expected an argument of the update, found %s", token_text(p->a, tok(p)));
+}
+
+static bool param_name(Parser *p, uint32_t *of) {
+  const Token *t = tok(p);
+  Str name;
+  if (!p_name(p, "a parameter", &name)) return false;
+  for (*of = 0; *of < p->m->param.n; ++*of)
+    if (p->m->param.at[*of].name == name) return true;
+  return p_fail(p, t, "there is no parameter `%s`", name);
+}
+
+// meaning = ['first' | 'batch' | ('data' | 'total' | 'received' | 'sent' | 'kept') NUMBER |
+//            ('param' | 'grad') PARAM | 'rank' AXIS | ('scalar' | 'piece') WORD]
+static bool meaning(Parser *p, Meaning *k, uint32_t *of) {
+  int word = MEANS_NONE + 1;
+  *of = 0;
+  while (word < NMEANING && !accept_word(p, meaning_name[word])) word++;
+  *k = word < NMEANING ? (Meaning)word : MEANS_NONE;
+  switch (meaning_of(*k)) {
+  case OF_NOTHING: return true;
+  case OF_NUMBER: return p_small(p, of);
+  case OF_PARAM: return param_name(p, of);
+  case OF_AXIS: return p_axis(p, of);
+  case OF_WORD:
+    return *k == MEANS_SCALAR ? one_of(p, update_scalar_name, NUPDATE_SCALAR, of)
+                              : one_of(p, update_piece_name, NUPDATE_PIECE, of);
+  }
+  return false;
+}
+
+// declaration = NAME ':' type meaning shards loc
 static Id declaration(Parser *p, Role role) {
   const Token *t = tok(p);
   Str text;
   Dtype dt;
   Shape s;
   Shard all[MAX_AXIS];
+  Meaning means;
+  uint32_t of;
   Id where;
   if (!p_name(p, "a name", &text) || !p_expect(p, ':', "`:` and a type") || !type(p, &dt, &s) ||
-      !shards(p, &s, all))
+      !meaning(p, &means, &of) || !shards(p, &s, all))
     return NONE;
   if (role != ROLE_LOCAL && !p_loc(p, &where)) return NONE;
   Id v = declare(p, t, dt, &s, role, 0);
   if (v != NONE) memcpy(p->f->value.at[v].shard, all, sizeof all);
+  if (v != NONE) p->f->value.at[v].means = means, p->f->value.at[v].of = of;
   if (v != NONE && role != ROLE_LOCAL) p->f->value.at[v].loc = where;
   return v;
 }
@@ -677,16 +714,13 @@ static bool pipeline(Parser *p) {
 static bool holds(Parser *p, Chunk *c) {
   const Token *t = tok(p);
   Piece q = {.count = 1};
-  Str name;
-  if (!p_name(p, "a parameter", &name)) return false;
-  while (q.param < p->m->param.n && p->m->param.at[q.param].name != name) q.param++;
-  if (q.param == p->m->param.n) return p_fail(p, t, "there is no parameter `%s`", name);
+  if (!param_name(p, &q.param)) return false;
   const Param *of = &p->m->param.at[q.param];
   if (of->nstack && (!p_expect(p, '[', "`[`") || !p_integer(p, &q.first) || !p_expect(p, ',', "`,`") ||
                      !p_integer(p, &q.count) || !p_expect(p, ']', "`]`")))
     return false;
   if (of->nstack && (q.first < 0 || q.count < 1 || q.count > of->extent[0] || q.first > of->extent[0] - q.count))
-    return p_fail(p, t, "`%s` has %lld slices", name, (long long)of->extent[0]);
+    return p_fail(p, t, "`%s` has %lld slices", of->name, (long long)of->extent[0]);
   PUSH(p->a, c->piece, q);
   return true;
 }

@@ -3,10 +3,6 @@
 // same again.
 #include "ir/text/text.h"
 
-#include <ctype.h>
-#include <math.h>
-#include <stdlib.h>
-
 #define ENUM_WORDS(...)                                                                            \
   (const char *const[]) { __VA_ARGS__, NULL }
 #define DATA_WORDS ENUM_WORDS("none", "tokens", "bytes", "arrays")
@@ -60,73 +56,9 @@ typedef struct Printer {
 static void put(Printer *p, const char *text) { buf_write(p->b, text, strlen(text)); }
 static void put_int(Printer *p, int64_t v) { buf_printf(p->b, "%lld", (long long)v); }
 
-// ---- names, numbers, places
-
-bool ir_reserved(const char *w) {
-  static const char *const word[] = {"and",   "or",      "not",   "true",  "false",
-                                     "inf",   "nan",     "call",  "for",   "repeat",
-                                     "carry", "reverse", "inout", "group", "_",
-                                     "convert", "local"};
-  for (size_t i = 0; i < sizeof word / sizeof *word; i++)
-    if (!strcmp(w, word[i])) return true;
-  for (int c = 0; c < NCOLL; c++)
-    if (!strcmp(w, coll_name[c])) return true;
-  return false;
-}
-
-static bool word_char(char c) { return isalnum((unsigned char)c) || c == '_'; }
-
-static bool plain_name(Str s) {
-  if (!s || ir_reserved(s)) return false;
-  if (*s == '$' ? !word_char(*++s) : !isalpha((unsigned char)*s) && *s != '_') return false;
-  while (word_char(*s)) s++;
-  while (*s == '.') {
-    s++;
-    if (!word_char(*s) && *s != '*') return false;
-    if (*s == '*') s++;
-    else
-      while (word_char(*s)) s++;
-  }
-  return !*s;
-}
-
-static void print_string(Str s, Buf *b) {
-  buf_write(b, "\"", 1);
-  for (; s && *s; s++) {
-    unsigned char c = (unsigned char)*s;
-    if (c == '"' || c == '\\') buf_printf(b, "\\%c", c);
-    else if (c < 0x20 || c == 0x7f) buf_printf(b, "\\x%02x", c);
-    else buf_write(b, s, 1);
-  }
-  buf_write(b, "\"", 1);
-}
-
-void ir_print_name(Str name, Buf *b) {
-  if (plain_name(name)) buf_write(b, name, strlen(name));
-  else print_string(name, b);
-}
+// ---- names, places
 
 static void put_name(Printer *p, Str name) { ir_print_name(name, p->b); }
-
-void ir_print_real(double v, Buf *b) {
-  if (isnan(v)) { // the sign and payload of a NaN are part of a constant's identity
-    uint64_t bits;
-    memcpy(&bits, &v, 8);
-    if (bits == 0x7ff8000000000000u) buf_printf(b, "nan");
-    else buf_printf(b, "nan(%llu)", (unsigned long long)bits);
-    return;
-  }
-  if (isinf(v)) {
-    buf_printf(b, v < 0 ? "-inf" : "inf");
-    return;
-  }
-  char text[40];
-  for (int digits = 1; digits <= 17; digits++) {
-    snprintf(text, sizeof text, "%.*g", digits, v);
-    if (strtod(text, NULL) == v) break;
-  }
-  buf_printf(b, strpbrk(text, ".e") ? "%s" : "%s.0", text);
-}
 
 // A loc as ` @file:line:col+length`, then `<` before each place it was inlined from.
 static void put_loc(Printer *p, Id loc) {
@@ -312,6 +244,10 @@ static void put_extents(Printer *p, const int64_t *extent, uint32_t rank) {
 static void put_type(Printer *p, const Value *v) {
   put(p, dtype_name[v->type]);
   put_extents(p, v->extent, v->rank);
+  if (v->means != MEANS_NONE) {
+    put(p, " ");
+    ir_print_meaning(p->m, v->means, v->of, p->b);
+  }
   put_shards(p, v->shard, v->extent);
 }
 
@@ -651,13 +587,13 @@ static void put_train_field(Printer *p, const TrainField *f) {
     ir_print_real(real, p->b);
     break;
   case FIELD_BOOL: put(p, "true"); break;
-  case FIELD_STR: print_string(*(const Str *)(const void *)at, p->b); break;
+  case FIELD_STR: ir_print_string(*(const Str *)(const void *)at, p->b); break;
   case FIELD_ENUM: put(p, f->word[*(const unsigned *)(const void *)at]); break;
   case FIELD_STRS:
     put(p, "[");
     for (uint32_t i = 0; i < v->n; i++) {
       if (i) put(p, ", ");
-      print_string(v->at[i], p->b);
+      ir_print_string(v->at[i], p->b);
     }
     put(p, "]");
   }
@@ -789,7 +725,7 @@ static void put_axes(const Module *m, Buf *b) {
   if (m->chunks > 1) buf_printf(b, " chunks %u", m->chunks);
   if (m->split) buf_printf(b, " split");
   buf_printf(b, " ");
-  print_string(m->schedule, b);
+  ir_print_string(m->schedule, b);
   buf_printf(b, "\n");
 }
 
@@ -807,7 +743,7 @@ void ir_print(const Module *m, Buf *b) {
   buf_printf(b, "\ncompute %s\n", dtype_name[m->compute]);
   for (uint32_t i = 0; i < p.order.n; i++) {
     buf_printf(b, "file %u ", i);
-    print_string(m->src->file.at[p.order.at[i]].name, b);
+    ir_print_string(m->src->file.at[p.order.at[i]].name, b);
     buf_printf(b, "\n");
   }
   put_axes(m, b);

@@ -12,6 +12,8 @@ void ir_print(const Module *m, Buf *b);
 void ir_print_fn(const Module *m, const Fn *f, Buf *b);
 void ir_print_stmt(const Module *m, const Fn *f, const Stmt *s, Buf *b);
 void ir_print_expr(const Module *m, const Fn *f, const Stmt *s, Id e, Buf *b);
+// Appends `param blocks.*.w`, `total 0`, `first`.
+void ir_print_meaning(const Module *m, Meaning k, uint32_t of, Buf *b);
 
 // Parses the text of a module. NULL after diagnostics at the places in `name` that are wrong. What
 // it returns is typed and has every name resolved; ir/verify.h checks the rest.
@@ -21,6 +23,8 @@ Module *ir_parse(Arena *a, Sources *s, Str name, const char *text, size_t n);
 
 // Appends a name, quoted where it is not dotted words or is a reserved word.
 void ir_print_name(Str name, Buf *b);
+// Appends a string in quotes.
+void ir_print_string(Str s, Buf *b);
 // Appends a real so that it parses back to the same bits, as short as that allows.
 void ir_print_real(double v, Buf *b);
 // Words with a meaning of their own wherever a name may stand.

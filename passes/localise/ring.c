@@ -181,7 +181,7 @@ static Id new_part(Module *m, Id fn, uint32_t axis) {
   }
   if (p.causal) {
     p.from = add_arg(&p, str_intern("from"), DT_I32, NULL, 0, ROLE_IN);
-    p.rank = add_arg(&p, rank_arg_name(m, axis), DT_I32, NULL, 0, ROLE_IN);
+    p.rank = fn_rank_arg(m, p.w.f, axis, ROLE_IN);
   }
   p.w.f->intrinsic = INTR_ATTENTION;
   p.w.f->backward = f->backward;

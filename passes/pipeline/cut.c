@@ -147,8 +147,7 @@ static void begin(Cut *c, Module *m, Id fn, bool grads) {
   *c = (Cut){.m = m, .nchunk = m->stages * m->chunks, .fn = fn_clone(m, fn, str_intern("cut"))};
   Fn *f = cut_fn(c);
   uint32_t np = m->param.n, nheld = np * (grads ? 2 : 1);
-  while (c->nlead < f->arg.n && f->value.at[f->arg.at[c->nlead]].name != m->param.at[0].name)
-    c->nlead++;
+  while (c->nlead < f->arg.n && f->value.at[f->arg.at[c->nlead]].means != MEANS_PARAM) c->nlead++;
   if (c->nlead + nheld > f->arg.n) BUG("%s does not take the parameters", f->name);
   c->ntrail = f->arg.n - c->nlead - nheld;
   for (Id v = 0; v < f->value.n; v++) PUSH(m->arena, c->held, (Held){.param = NONE});

@@ -1,8 +1,9 @@
 // The functions of the chunks, from a cut function whose statements are placed.
 //
-// A value that another phase or chunk reads leaves by a result and comes in by an argument: `out.X`
-// is sent to the next chunk (by the backward pass: to the one before) where it is `in.X`, and goes
-// on from there if a later one reads it; `slot.X` is kept with the microbatch.
+// A value that another phase or chunk reads leaves by a result and comes in by an argument: it is
+// sent to the next chunk (by the backward pass: to the one before), which receives it and sends it
+// on if a later one reads it; or it is kept with the microbatch. Value.of is the same wherever it is
+// the same value: its number among those of the cut function that chunks exchange or keep.
 #include "passes/pipeline/pipeline.h"
 
 #include <stdlib.h>
@@ -13,6 +14,7 @@ typedef struct Needs {
   uint64_t *use; // by held value: chunks that read it, or add to its gradient
   Phase phase;
   uint32_t chunk;
+  uint32_t *number, passed; // by value: 1 + what Value.of says of it, 0: none yet; how many have one
 } Needs;
 
 static uint64_t bit(uint32_t chunk) { return UINT64_C(1) << chunk; }
@@ -54,6 +56,7 @@ static Needs find_needs(Cut *c) {
   const Fn *f = cut_fn(c);
   for (int p = 0; p < NPHASE; p++) n.need[p] = NEWN(c->m->arena, uint64_t, f->value.n + 1);
   n.use = NEWN(c->m->arena, uint64_t, f->value.n + 1);
+  n.number = NEWN(c->m->arena, uint32_t, f->value.n + 1);
   for (uint32_t i = 0; i < f->stmt.n; i++) {
     const Task *t = &c->task.at[i];
     if (t->free) continue;
@@ -78,7 +81,7 @@ uint64_t *cut_use(Cut *c) { return find_needs(c).use; }
 // ---- one function
 
 typedef struct Emit {
-  const Needs *n;
+  Needs *n;
   Cut *c;
   Module *m;
   const Chunk *chunk;
@@ -89,12 +92,12 @@ typedef struct Emit {
 } Emit;
 
 // How a value that is made elsewhere or read elsewhere passes the function.
-static bool passes(const Emit *e, Id v, const char *way) {
+static bool passes(const Emit *e, Id v, Meaning way) {
   const Task *t = made_by(e->c, v);
   if (!t || t->free || is_held(e->c, v) || is_uniform(e->c, v)) return false;
   uint64_t below = bit(e->k) - 1, here = bit(e->k), above = ~below & ~here;
   uint64_t back = back_needs(e->n, v);
-  bool forward = t->phase == PHASE_F, in = !strcmp(way, "$in"), out = !strcmp(way, "$out");
+  bool forward = t->phase == PHASE_F, in = way == MEANS_RECEIVED, out = way == MEANS_SENT;
   if (e->phase == PHASE_F) {
     // Of the backward pass, chunks from the one that makes it on.
     uint64_t all = e->n->need[PHASE_F][v] | (back & ~(bit(t->chunk) - 1));
@@ -113,10 +116,17 @@ static bool reads_slot(const Emit *e, Id v) {
   return e->phase == PHASE_W || (t->phase == PHASE_F && t->chunk <= e->k);
 }
 
-static Id add(Emit *e, Id like, const char *prefix, Role role) {
+// A value of the function being made, like one of the cut function: one that passes it, `way`, or the
+// same as there (MEANS_NONE).
+static Id add(Emit *e, Id like, Meaning way, Role role) {
+  static const char *const prefix[NMEANING] = {
+      [MEANS_RECEIVED] = "$in", [MEANS_SENT] = "$out", [MEANS_KEPT] = "$slot"};
   Value v = cut_fn(e->c)->value.at[like];
-  Str name = prefix ? str_printf("%s.%s", prefix, v.name) : v.name;
-  Id id = fn_value(e->m, &e->m->fn.at[e->fn], name, v.type, v.extent, v.rank, role, v.loc);
+  uint32_t *number = &e->n->number[like];
+  if (way != MEANS_NONE && !*number) *number = ++e->n->passed;
+  Str name = way != MEANS_NONE ? str_printf("%s.%s", prefix[way], v.name) : v.name;
+  Meaning means = way != MEANS_NONE ? way : v.means;
+  Id id = fn_meant(e->m, &e->m->fn.at[e->fn], name, means, way != MEANS_NONE ? *number - 1 : v.of, &v, role);
   memcpy(e->m->fn.at[e->fn].value.at[id].shard, v.shard, sizeof v.shard);
   return id;
 }
@@ -124,12 +134,12 @@ static Id add(Emit *e, Id like, const char *prefix, Role role) {
 static void add_arguments(Emit *e) {
   const Fn *f = cut_fn(e->c);
   for (uint32_t i = 0; i < e->c->nlead; i++)
-    e->map[f->arg.at[i]] = add(e, f->arg.at[i], NULL, ROLE_IN);
+    e->map[f->arg.at[i]] = add(e, f->arg.at[i], MEANS_NONE, ROLE_IN);
   uint32_t n = f->value.n;
   for (Id v = 0; v < n; v++)
-    if (passes(e, v, "$in")) e->map[v] = add(e, v, "$in", ROLE_IN);
+    if (passes(e, v, MEANS_RECEIVED)) e->map[v] = add(e, v, MEANS_RECEIVED, ROLE_IN);
   for (Id v = 0; v < n; v++)
-    if (reads_slot(e, v)) e->map[v] = add(e, v, "$slot", ROLE_IN);
+    if (reads_slot(e, v)) e->map[v] = add(e, v, MEANS_KEPT, ROLE_IN);
 }
 
 static void add_pieces(Emit *e, bool grads) {
@@ -152,8 +162,9 @@ static void add_pieces(Emit *e, bool grads) {
     memcpy(extent, v.extent, sizeof extent);
     if (q->nstack) extent[0] = p->count;
     Str name = grads ? str_printf("$grad.%s", q->name) : q->name;
-    id = fn_value(e->m, &e->m->fn.at[e->fn], name, v.type, extent, v.rank,
-                  grads ? ROLE_INOUT : ROLE_IN, v.loc);
+    memcpy(v.extent, extent, sizeof extent);
+    id = fn_meant(e->m, &e->m->fn.at[e->fn], name, grads ? MEANS_GRAD : MEANS_PARAM, p->param, &v,
+                  grads ? ROLE_INOUT : ROLE_IN);
     memcpy(e->m->fn.at[e->fn].value.at[id].shard, v.shard, sizeof v.shard);
     for (Id u = 0; u < nheld; u++)
       if (same_piece(&e->c->held.at[u], &h) && e->c->held.at[u].grad == grads) e->map[u] = id;
@@ -164,8 +175,10 @@ static void need_local(Id v, void *ctx) {
   Emit *e = ctx;
   if (e->map[v] != NONE) return;
   if (is_held(e->c, v)) BUG("%s: a chunk without its parameter", cut_fn(e->c)->value.at[v].name);
-  const char *prefix = passes(e, v, "$slot") ? "$slot" : passes(e, v, "$out") ? "$out" : NULL;
-  e->map[v] = add(e, v, prefix, ROLE_LOCAL);
+  e->map[v] = add(e, v, passes(e, v, MEANS_KEPT)   ? MEANS_KEPT
+                        : passes(e, v, MEANS_SENT) ? MEANS_SENT
+                                                   : MEANS_NONE,
+                  ROLE_LOCAL);
 }
 
 typedef struct Take {
@@ -206,12 +219,12 @@ static bool is_result_here(const Fn *g, Id v) {
 }
 
 // One more result: the value, or a copy of it where it is an argument or a result already.
-static void add_result(Emit *e, Id v, const char *prefix) {
+static void add_result(Emit *e, Id v, Meaning way) {
   Id here = e->map[v];
   if (here == NONE) BUG("%s is nowhere", cut_fn(e->c)->value.at[v].name);
   Fn *g = &e->m->fn.at[e->fn];
   if (g->value.at[here].role != ROLE_LOCAL || is_result_here(g, here)) {
-    Id copy = add(e, v, prefix, ROLE_LOCAL);
+    Id copy = add(e, v, way, ROLE_LOCAL);
     g = &e->m->fn.at[e->fn];
     fn_copy_stmt(e->m, g, copy, here, g->value.at[copy].loc);
     here = copy;
@@ -222,15 +235,15 @@ static void add_result(Emit *e, Id v, const char *prefix) {
 static void add_results(Emit *e) {
   uint32_t n = cut_fn(e->c)->value.n;
   for (Id v = 0; v < n; v++)
-    if (passes(e, v, "$slot")) add_result(e, v, "$slot");
+    if (passes(e, v, MEANS_KEPT)) add_result(e, v, MEANS_KEPT);
   for (Id v = 0; v < n; v++)
-    if (passes(e, v, "$out")) add_result(e, v, "$out");
+    if (passes(e, v, MEANS_SENT)) add_result(e, v, MEANS_SENT);
   if (e->phase != PHASE_F || e->k != e->c->nchunk - 1) return;
   for (uint32_t i = 0; i < cut_fn(e->c)->result.n; i++)
-    add_result(e, cut_fn(e->c)->result.at[i], NULL);
+    add_result(e, cut_fn(e->c)->result.at[i], MEANS_NONE);
 }
 
-static Id emit(const Needs *n, Phase phase, uint32_t k, Str name) {
+static Id emit(Needs *n, Phase phase, uint32_t k, Str name) {
   Module *m = n->c->m;
   Emit e = {.n = n, .c = n->c, .m = m, .chunk = &m->chunk.at[k], .phase = phase, .k = k};
   e.fn = fn_new(m, str_printf("chunk%u.%s", k, name), cut_fn(n->c)->loc);
@@ -241,7 +254,7 @@ static Id emit(const Needs *n, Phase phase, uint32_t k, Str name) {
   if (phase != PHASE_F) add_pieces(&e, true);
   Fn *f = cut_fn(e.c);
   for (uint32_t i = f->arg.n - e.c->ntrail; i < f->arg.n; i++)
-    e.map[f->arg.at[i]] = add(&e, f->arg.at[i], NULL, ROLE_IN);
+    e.map[f->arg.at[i]] = add(&e, f->arg.at[i], MEANS_NONE, ROLE_IN);
   add_statements(&e);
   add_results(&e);
   return e.fn;

@@ -361,22 +361,17 @@ static void finish_level(Build *b) {
 // ---- entries
 
 static void entry_arg(Build *b, const Body *body, const Fn *f, Id arg) {
-  const Module *m = b->z->m;
   const Value *v = &f->value.at[arg];
   Slot *s = &b->l->slot.at[body->slot[arg]];
-  bool grad = !strncmp(v->name, "$grad.", 6);
-  Str name = grad ? str_intern(v->name + 6) : v->name;
-  for (uint32_t i = 0; i < m->param.n; i++) {
-    if (m->param.at[i].name != name) continue;
-    s->param = i;
-    s->grad = grad;
-    s->counted = !grad && b->z->counted[i];
-    s->still = !grad;
-    for (uint32_t k = 0; grad && k < f->arg.n; k++)
-      if (f->value.at[f->arg.at[k]].name == name) s->partner = body->slot[f->arg.at[k]];
-    return;
-  }
-  s->whole = true;
+  bool grad = v->means == MEANS_GRAD;
+  s->whole = !grad && v->means != MEANS_PARAM;
+  if (s->whole) return;
+  s->param = v->of;
+  s->grad = grad;
+  s->counted = !grad && b->z->counted[v->of];
+  s->still = !grad;
+  Id param = arg_find(f, MEANS_PARAM, v->of);
+  if (grad && param != NONE) s->partner = body->slot[param];
 }
 
 Level *level_of_entry(Sharder *z, Id fn) {

@@ -98,9 +98,9 @@ for i, line in enumerate(text):
       planted("another dimension gathered", text[:i] + [line.replace(s.group(0), wrong, 1)] + text[i + 1:], "function `", PLACE)
   # A rank's own count of valid targets, or a part of it.
   for axis in "tp", "cp":
-    if re.match(r"    \$total\.\d+: f32", line):
+    if re.match(r"    \$total\.\d+: f32 total", line):
       start = max(k for k in range(i) if text[k].startswith("func "))
-      planted("divided by the wrong group", text[:i] + [re.sub(r"(\$total\.\d+: f32)", r"\1 @%s sum" % axis, line)] + text[i + 1:],
+      planted("divided by the wrong group", text[:i] + [re.sub(r"(\$total\.\d+: f32 total \d)", r"\1 @%s sum" % axis, line)] + text[i + 1:],
               "axis " + axis + ": ", r"\$total\.\d|partial", PLACE)
   m = re.match(r"  (result\.n): f32 = \$total\.0( @.*)$", line)
   if m:
@@ -112,7 +112,7 @@ for i, line in enumerate(text):
       other = ["  n.part: f32 @cp sum = " + own, "  result.n: f32 @tp sum = convert n.part" + m.group(2)]
       planted("divided by the wrong group", text[:i] + other + text[i + 1:], "function `", "result.n = convert n.part", "a conversion changes one axis", PLACE)
   # A gradient that is a part on each rank said to be whole: nobody would add the parts up.
-  m = re.match(r"    inout (\$grad\." + W + r"): f32\[[^]]*\]( @tp split \d)? @cp sum", line)
+  m = re.match(r"    inout (\$grad\." + W + r"): f32\[[^]]*\] grad " + W + r"( @tp split \d)? @cp sum", line)
   if m:
     planted("a parameter not reduced", text[:i] + [line.replace(" @cp sum", "", 1)] + text[i + 1:], "function `", "axis cp: ", PLACE)
 
@@ -121,12 +121,12 @@ text = read("two.ir")
 assert run(text)[0] == 0
 for i, line in enumerate(text):
   # Two sends, two receives, each in the place of the other.
-  m = re.match(r"( .*?)(\$(in|out)\.[\w.]+: \w+(?:\[[^]]*\])?)( @[\d:+<]+)?,\s*$", line)
-  n = re.match(r"( +)(\$(in|out)\.[\w.]+: \w+(?:\[[^]]*\])?)( @[\d:+<]+)?$", text[i + 1]) if m else None
+  m = re.match(r"( .*?)(\$(in|out)\.[\w.]+: \w+(?:\[[^]]*\])? (?:received|sent) \d+)( @[\d:+<]+)?,\s*$", line)
+  n = re.match(r"( +)(\$(in|out)\.[\w.]+: \w+(?:\[[^]]*\])? (?:received|sent) \d+)( @[\d:+<]+)?$", text[i + 1]) if m else None
   if n and m.group(3) == n.group(3):
     swapped = [m.group(1) + n.group(2) + (n.group(4) or "") + ",", n.group(1) + m.group(2) + (m.group(4) or "")]
     planted("two messages swapped", text[:i] + swapped + text[i + 2:], BOTH, "two ranks differ|two shapes", "layers.dt")
-  m = re.search(r"-> \((\$out\.[\w.]+: \w+ @[\d:+<]+), (\$out\.[\w.]+: \w+ @[\d:+<]+)\)", line)
+  m = re.search(r"-> \((\$out\.[\w.]+: \w+ sent \d+ @[\d:+<]+), (\$out\.[\w.]+: \w+ sent \d+ @[\d:+<]+)\)", line)
   if m:
     swapped = line.replace(m.group(0), "-> (%s, %s)" % (m.group(2), m.group(1)))
     planted("two messages swapped", text[:i] + [swapped] + text[i + 1:], BOTH, "two ranks differ|two shapes", "layers.dt")
@@ -141,13 +141,13 @@ for i, line in enumerate(text):
     extent[0] += 1
     other = "    %s: %s[%s]%s" % (name, type_, ", ".join(map(str, extent)), rest)
     planted("a receive of another shape", text[:i] + [other] + text[i + 1:], re.escape(name), r"chunk\d\.\w+|Block")
-    extra = ["    $in.extra: f32[3],", line]
+    extra = ["    $in.extra: f32[3] received 99,", line]
     planted("a receive without a send", text[:i] + extra + text[i + 1:], r"rank \d \(stage \d\) sends .* rank \d \(stage \d\) receives",
             "two ranks differ|without its other end|two shapes", "model.dt")
   m = re.match(r"(.*-> \(.*)(\$out\." + W + r": \w+\[[^]]*\][^,)]*)(.*\{)$", line)
   if m:
     start, end = body(text, i)
-    more = m.group(1) + "$out.first.2: f32[2]" + ", " + m.group(2) + m.group(3)
+    more = m.group(1) + "$out.first.2: f32[2] sent 99" + ", " + m.group(2) + m.group(3)
     made = text[:i] + [more] + text[i + 1:end] + ["  $out.first.2[i<2] = 1.0"] + text[end:]
     planted("a send without a receive", made, r"rank \d \(stage \d\) sends .* rank \d \(stage \d\) receives", "model.dt")
 want = {"a conversion dropped": 30, "a conversion doubled": 30, "over the other axis": 10, "a sum over the wrong axis": 5,

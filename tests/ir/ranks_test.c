@@ -11,7 +11,7 @@ enum { RANKS = 4 };
 
 static const char head[] =
     "module m\naxis tp 2\naxis cp 2\nspmd\n"
-    "func f(x: real[2, 3], $rank.tp: int, $rank.cp: int) -> (y: real[2, 3]) {\n";
+    "func f(x: real[2, 3], $rank.tp: int rank tp, $rank.cp: int rank cp) -> (y: real[2, 3]) {\n";
 
 typedef struct Run {
   Arena *a;

@@ -536,7 +536,9 @@ void generate_loss(Module *m) {
   *k = (Call){.fn = main_fn, .count = 1};
   for (uint32_t i = 0; i < callee->arg.n; i++) {
     const Value v = callee->value.at[callee->arg.at[i]];
-    push_arg(m, k, ACT_WHOLE, fn_value(m, f, v.name, v.type, v.extent, v.rank, ROLE_IN, 0));
+    bool data = i < m->ndata;
+    push_arg(m, k, ACT_WHOLE,
+             fn_meant(m, f, v.name, data ? MEANS_DATA : MEANS_PARAM, data ? i : i - m->ndata, &v, ROLE_IN));
   }
   for (uint32_t i = 0; i < callee->result.n; i++) {
     const Value v = callee->value.at[callee->result.at[i]];
