@@ -183,12 +183,13 @@ def attention(p, r, c):
     if p["which"] == "alibi":
         score = f"where(s <= t, {score} - real((t - s) * (h + 1)) * 0.2, -inf)"
     if p["which"].startswith("decay"):
-        # A gated linear recurrence in its quadratic form. Of the first head, what is masked overflows.
-        # The large part is a constant: a factor would enlarge roundings where s = t, whose true
-        # gradient of `cum` is 0.
+        # A gated linear recurrence in its quadratic form. Of the first head, what is masked overflows
+        # at position 0. The large part is a constant: a factor would enlarge roundings where s = t,
+        # whose true gradient of `cum` is 0. It is that of one position: were it of all, the head's
+        # whole gradient of `wa` would be 0 but for rounding.
         t.line(
             "gate[b, t, h] = 0.4 * (0.5 + sigmoid(sum(d: x[b, t, d] * wa[d, h])))",
-            "a[b, t, h] = -where(h == 0, 800.0 + gate[b, t, h], gate[b, t, h])",
+            "a[b, t, h] = -where(h == 0 and t == 1, 800.0 + gate[b, t, h], gate[b, t, h])",
             "cum[b, h, t < len] = sum(s: where(s <= t, a[b, s, h], 0.0))",
         )
         decay = f"exp(cum[b, h, t] - cum[b, h, s]) * {score}"

@@ -11,7 +11,7 @@ models.py draws them, equality.py has the criterion. For most models dtc's limit
 layouts (DTC_LIMITS), so that they take the paths of large models; the run on one rank has the
 default limits, but for the level of optimisation. A model is drawn again that comes within 1e-6 of a kink in its three steps, whose
 loss is not finite, or that makes too much of rounding: its weights moved by one unit in their last
-place move one rank's run by over a quarter of what a layout may differ. All are counted. Layouts that dtc refuses are counted by what it says, and others taken.
+place, four times at random, move one rank's run by over a quarter of what a layout may differ. All are counted. Layouts that dtc refuses are counted by what it says, and others taken.
 A failure is reduced, by taking parts of the model away and degrees of the layout down, and printed
 with the command that repeats it. A pair of (axis, zero, schedule, kind of microbatch count) or a
 corner that no layout had is an error of a run of 50 models or more.
@@ -58,6 +58,7 @@ def arguments():
 
 
 ROUNDING = 0.25  # of what is allowed
+MOVES = 4  # of the weights, to see what a model makes of rounding
 
 
 class Redraw(Exception):
@@ -123,16 +124,25 @@ class Case:
         return self.base[micro]
 
     def makes_of_rounding(self, base, micro):
-        """How far the last place of the weights moves one rank's run, in units of what is allowed."""
-        folder, rng = self.runner.folder, random.Random(self.spec["seed"])
+        """How far the last places of the weights move one rank's run, in units of what is allowed.
+
+        One move may show little of it by chance: of seven of a model, one came to 0.19, the others to
+        1.1 and more.
+        """
+        folder, worst = self.runner.folder, 0.0
         self.runner.must(
             ["./train-base", "--steps", "0", "--quiet", "--export", "start.safetensors"]
         )
-        next_to(f"{folder}/start.safetensors", f"{folder}/moved.safetensors", rng)
-        moved = self.runner.train(
-            self.near, dict(eq.ONE, micro=micro), "base", ["--init", "moved.safetensors"]
-        )
-        return eq.compare(base, moved, self.model.clip)[0]
+        for move in range(MOVES):
+            rng = random.Random(f"{self.spec['seed']} {move}")
+            next_to(f"{folder}/start.safetensors", f"{folder}/moved.safetensors", rng)
+            moved = self.runner.train(
+                self.near, dict(eq.ONE, micro=micro), "base", ["--init", "moved.safetensors"]
+            )
+            worst = max(worst, eq.compare(base, moved, self.model.clip)[0])
+            if worst > ROUNDING:
+                break
+        return worst
 
     def differs(self, l):
         """Compares with one rank; limits are lowered for the layout alone."""
