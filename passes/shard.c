@@ -230,6 +230,25 @@ static void refuse(const Sharder *z, const Axis *x) {
                   "samples and positions");
 }
 
+// Plans an entry on one axis. Where the searches were too short to find a plan they are made again
+// with more states. False where there is none; reported unless the plan need not be.
+static bool solve_axis(Sharder *z, Level *l, bool main) {
+  uint32_t last = (uint32_t)z->m->limits.search_last;
+  z->moves = z->lost = false;
+  z->first = (uint32_t)z->m->limits.search_first;
+  while (!entry_solve(z, l)) {
+    bool again = z->lost && z->first < last;
+    z->lost = false;
+    if (z->moves && z->quiet) return false;
+    if (z->moves && again) z->first = z->first < last / 8 ? 8 * z->first : last;
+    else if (z->moves && asked_refused(z, l, main && !z->context)) return false;
+    else if (z->moves && z->sequence) return refuse_sequence(z);
+    else if (z->moves) BUG("no plan on axis %s", z->m->axis.at[z->axis].name);
+    z->moves = true;
+  }
+  return true;
+}
+
 // Plans an entry on all axes, cp first, and of two factors the outer one.
 static bool solve(Sharder *z, Level *l, bool main) {
   uint32_t order[MAX_AXIS], n = 0;
@@ -244,14 +263,7 @@ static bool solve(Sharder *z, Level *l, bool main) {
     if (main && !asked_possible(z)) return false;
     if (!main || z->context) homes(z, l, false);
     else asked_homes(z, l);
-    z->moves = false;
-    while (!entry_solve(z, l)) {
-      if (z->moves && z->quiet) return false;
-      if (z->moves && asked_refused(z, l, main && !z->context)) return false;
-      if (z->moves && z->sequence) return refuse_sequence(z);
-      if (z->moves) BUG("no plan on axis %s", z->m->axis.at[z->axis].name);
-      z->moves = true;
-    }
+    if (!solve_axis(z, l, main)) return false;
     if (main) homes(z, l, true), follow_homes(z, l);
     z->solved[z->axis] = true;
     const Axis *x = &z->m->axis.at[z->axis];

@@ -194,6 +194,8 @@ typedef struct Sharder {
   uint32_t free_stmt, free_param; // NONE
   int collectives, traffic; // where Cost counts them
   bool cut; // some search was not exhaustive, or did not have all ways
+  uint32_t first; // states that the first run of a search keeps at an item
+  bool lost; // some search found nothing, was not exhaustive, and had no time for more runs
   uint64_t made; // states, by the searches of an entry on this axis (and, once some are cut, later)
 } Sharder;
 

@@ -762,14 +762,18 @@ static uint64_t left(const Search *s) {
 }
 
 // Few states on the course that did best last time, for a plan to hold others against; then more on
-// each, as long as it takes no more than the best one; then many on that.
+// each, as long as it takes no more than the best one; then many on that. The first run alone may
+// drop the states that can be gone on from, and find nothing where there is a plan.
 static void search(Search *s, Plan *plan) {
   const Limits *l = &s->z->m->limits;
-  uint32_t few = (uint32_t)l->search_first, more = (uint32_t)l->search_orders,
-           many = (uint32_t)l->search_last;
+  uint32_t few = s->z->first, more = (uint32_t)l->search_orders, many = (uint32_t)l->search_last;
   Course course[ORDERS] = {{0}};
   uint32_t first = s->l->course, best = first;
-  if (follow(s, &course[first], first, few, UINT64_MAX, plan) || !left(s)) return;
+  if (follow(s, &course[first], first, few, UINT64_MAX, plan)) return;
+  if (!left(s)) {
+    s->z->lost |= !plan->ok;
+    return;
+  }
   for (uint32_t k = 0; k < ORDERS && !plan->exact && left(s); k++) {
     uint32_t i = (first + k) % ORDERS;
     uint64_t limit = k && course[best].made < left(s) ? course[best].made : left(s);
