@@ -224,9 +224,23 @@ static uint32_t standing(const Rewrite *r, Id sub) {
   return set;
 }
 
+// The places that a subscript counts, of an index or of a group of indices; 0: of what is more.
+static int64_t places(const Rewrite *r, Id sub, uint32_t keep) {
+  const Expr *x = ex(r->m, sub);
+  int64_t n = 1;
+  if (x->op == OP_INDEX) {
+    uint32_t i = (uint32_t)x->integer;
+    return extent_within(r, i, keep & axes_of(r, i));
+  }
+  for (uint32_t k = 0; k < x->narg; k++)
+    n *= ex_is(r->m, ex_arg(r->m, sub, k), OP_INDEX) ? places(r, ex_arg(r->m, sub, k), keep) : 0;
+  return n;
+}
+
 // Subscript `dim` of a value: its place among those that the rank has. Where an axis splits the
 // dimension and none of its indices stands there, *cond is added the condition that the rank has
-// it.
+// it. An index may also count more than the dimension has, under a condition on its position: of
+// places that is hard to prove from, so it is said of them too.
 static Id subscript(Rewrite *r, const Value *v, uint32_t dim, Id sub, Id *cond) {
   uint32_t axis[MAX_AXIS], n = layout_axes(r->m, v->shard, dim, axis), split = 0;
   for (uint32_t i = 0; i < n; i++) split |= 1u << axis[i];
@@ -234,6 +248,9 @@ static Id subscript(Rewrite *r, const Value *v, uint32_t dim, Id sub, Id *cond) 
   Op op = (Op)ex(r->m, sub)->op;
   if (guarded) here = 0, guarded = split; // of a group, one axis may have an index and one none
   Id at = op == OP_INDEX || op == OP_GROUP ? grouped(r, sub, here) : value(r, sub);
+  int64_t mine = layout_extent(r->m, v->shard, dim, v->extent[dim]);
+  if (!guarded && here && places(r, sub, here) > mine)
+    *cond = fold_and(r->m, *cond, ex2(r->m, OP_LT, at, ex_int(r->m, mine)));
   if (!guarded) return at;
   Id place, has = local_place(r->x, v->shard, dim, v->extent[dim], guarded, at, &place);
   *cond = fold_and(r->m, *cond, has);
