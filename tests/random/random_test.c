@@ -62,12 +62,11 @@ static bool arch_runs(const char *arch) {
 }
 
 static CompileOptions compile_options(const Options *o, uint64_t seed) {
-  static const char *const arch[] = {"native", "native", "native",    "native",
-                                     "native", "x86-64", "x86-64-v3", "x86-64-v4"};
+  static const char *const other[] = {"x86-64", "x86-64-v3", "x86-64-v4"};
   Rng r = {seed / TOGETHER};
   CompileOptions c = {.limits = draw_limits(seed / TOGETHER + (UINT64_C(1) << 40))};
-  const char *drawn = arch[rng_below(&r, 8)];
-  uint32_t opt = rng_below(&r, 16);
+  uint32_t arch = rng_below(&r, 24), opt = rng_below(&r, 32);
+  const char *drawn = arch < 3 ? other[arch] : "native";
   c.opt = o->opt <= 3 ? (int)o->opt : opt == 0 ? 3 : opt == 1 ? 1 : 0;
   c.arch = o->arch ? o->arch : arch_runs(drawn) ? drawn : "native";
   if (o->limits) set_limits(o, &c.limits);
