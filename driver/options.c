@@ -14,7 +14,7 @@
 enum {
   OPT_TARGET = 256, OPT_ARCH, OPT_TP, OPT_PP, OPT_CP, OPT_SEQUENCE, OPT_CP_ATTENTION, OPT_EP,
   OPT_ZERO, OPT_ZERO_GROUP, OPT_ACCUMULATE, OPT_GATHER, OPT_IN_FLIGHT, OPT_SCHEDULE, OPT_PRECISION,
-  OPT_CHECKPOINT, OPT_EMIT, OPT_DUMP, OPT_RUN, OPT_CHECK, OPT_INTERPRET, OPT_STEPS, OPT_VERIFY, OPT_DATA, OPT_REPORT,
+  OPT_CHECKPOINT, OPT_EMIT, OPT_DUMP, OPT_DUMP_PLACES, OPT_RUN, OPT_CHECK, OPT_INTERPRET, OPT_STEPS, OPT_VERIFY, OPT_DATA, OPT_REPORT,
   OPT_MEMORY, OPT_DETERMINISTIC, OPT_REDUCE_DTYPE, OPT_BUNDLE, OPT_DP, OPT_GLOBAL_BATCH,
   OPT_SAVE_TEMPS, OPT_TIME, OPT_HELP
 };
@@ -84,6 +84,8 @@ static const Row rows[] = {
     {OPT_RUN, "run", "PASS,...", "the input is IR text: run only these passes and\nprint"},
     {0, NULL, NULL, "Looking inside"},
     {OPT_DUMP, "dump-after", "PASS,...", "print the IR after these passes, or after all; a\nprogram is then linked only if -o names it"},
+    {OPT_DUMP_PLACES, "dump-places", NULL,
+     "with --dump-after and --emit ir: print the place of\neach statement in the source, @file:line:column"},
     {OPT_SAVE_TEMPS, "save-temps", "DIR", "leave the emitted sources and their Makefile in DIR"},
     {OPT_TIME, "time", NULL, "print the seconds of each pass and tool"},
     {'v', "version", NULL, "print the version, the commit and LLVM's version"},
@@ -234,6 +236,8 @@ static int combine_outputs(const Options *o) {
   if (o->global_batch && !o->interpret && !o->verify_run && !o->report && !o->memory && o->emit != EMIT_SCHEDULE)
     return usage("--global-batch is for --report, --memory, --emit schedule, --interpret and "
                  "--verify-run; the batch of a program is -D batch=N");
+  if (o->dump_places && !o->dump_after && o->emit != EMIT_IR)
+    return usage("--dump-places is for --dump-after and --emit ir");
   if (o->output && same_file(o->input, o->output))
     return usage("-o %s is the model itself", o->output);
   return 0;
@@ -354,6 +358,7 @@ static int set(Options *o, Arena *a, int key, const char *v) {
     return usage("--precision %s: the CPU target has fp32 and fp64", v);
   case OPT_EMIT: return set_emit(o, v);
   case OPT_DUMP: o->dump_after = v; return 0;
+  case OPT_DUMP_PLACES: o->dump_places = true; return 0;
   case OPT_RUN: o->run = v; return 0;
   case OPT_CHECK: o->check = true; return 0;
   case OPT_INTERPRET:

@@ -16,6 +16,7 @@ typedef struct Options {
   Str target, arch, precision;
   Emit emit;
   Str dump_after, run; // comma-separated pass names; dump_after may be "all"
+  bool dump_places; // --dump-places
   bool check, interpret, source; // source: --interpret=source
   bool verify_run, report, time, deterministic, help, version;
   Str report_form; // "text", "json" or "html"

@@ -729,9 +729,9 @@ static void put_axes(const Module *m, Buf *b) {
   buf_printf(b, "\n");
 }
 
-void ir_print(const Module *m, Buf *b) {
+static void print_module(const Module *m, bool places, Buf *b) {
   Buf body = {0}; // printed first, because it numbers the files
-  Printer p = {.m = m, .b = &body, .places = true};
+  Printer p = {.m = m, .b = &body, .places = places};
   p.file = NEWN(m->arena, uint32_t, m->src->file.n + 1);
   put_tables(&p);
   for (uint32_t i = 0; i < m->fn.n; i++) {
@@ -750,3 +750,6 @@ void ir_print(const Module *m, Buf *b) {
   if (body.n) buf_write(b, body.text, body.n);
   buf_free(&body);
 }
+
+void ir_print(const Module *m, Buf *b) { print_module(m, true, b); }
+void ir_print_plain(const Module *m, Buf *b) { print_module(m, false, b); }

@@ -7,6 +7,8 @@
 
 // Appends the whole module.
 void ir_print(const Module *m, Buf *b);
+// The same without places in the source, as a person reads it.
+void ir_print_plain(const Module *m, Buf *b);
 // Appends one function, one statement on one line (neither location nor newline), or one expression
 // of statement s (NULL: indices print as #0, #1, ...). For dumps and messages.
 void ir_print_fn(const Module *m, const Fn *f, Buf *b);

@@ -32,9 +32,9 @@ train Small {
   optimizer = adamw(lr = 1e-2)
 }
 M
-"$DTC" model.dt --tp 2 --cp 2 --dump-after shard --emit c -o unused.c >sharded.ir
-"$DTC" model.dt --pp 2 --dump-after pipeline --emit c -o unused.c >cut.ir
-"$DTC" "$SRC/tests/passes/pipeline/layers.dt" --pp 3 --dump-after pipeline --emit c -o unused.c >two.ir
+"$DTC" model.dt --tp 2 --cp 2 --dump-after shard --dump-places --emit c -o unused.c >sharded.ir
+"$DTC" model.dt --pp 2 --dump-after pipeline --dump-places --emit c -o unused.c >cut.ir
+"$DTC" "$SRC/tests/passes/pipeline/layers.dt" --pp 3 --dump-after pipeline --dump-places --emit c -o unused.c >two.ir
 cat >plant.py <<'P'
 import re, subprocess, sys
 dtc = sys.argv[1]
