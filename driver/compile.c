@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "codegen/lower/kernel.h"
+#include "codegen/lower/text.h"
 #include "codegen/link.h"
 #include "driver/passes.h"
 #include "driver/fits.h"
@@ -14,7 +14,6 @@
 #include "driver/schedule.h"
 #include "driver/verify_run.h"
 #include "frontend/frontend.h"
-#include "ir/text/text.h"
 #include "ir/verify.h"
 #include "runtime/files/file.h"
 
@@ -92,7 +91,7 @@ static void write_reproducer(const char *message) {
   FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
   if (!f || !suspect) return;
   Buf b = {0};
-  ir_print(suspect, &b);
+  level_print(suspect, true, &b);
   fprintf(f, "# %s\n%s", message, b.text ? b.text : "");
   fclose(f);
   fprintf(stderr, "dtc: the program as it was is in %s\n", path);
@@ -151,7 +150,7 @@ static int run_passes(Job *j) {
   size_t n;
   char *text = slurp(j, j->o->input, &n);
   if (!text) return EXIT_USAGE; // the program is not in error: there is none
-  j->m = ir_parse(j->a, j->src, j->o->input, text, n);
+  j->m = level_parse(j->a, j->src, j->o->input, text, n);
   suspect = j->m;
   if (!j->m) return EXIT_MODEL;
   j->m->limits = j->limits;
@@ -167,7 +166,7 @@ static int run_passes(Job *j) {
     return unknown ? EXIT_USAGE : EXIT_MODEL;
   }
   Buf out = {0};
-  ir_print(j->m, &out);
+  level_print(j->m, true, &out);
   return put_buf(j, &out);
 }
 
@@ -268,12 +267,9 @@ static int32_t microbatches(const Job *j) {
 }
 
 static int backend(Job *j) {
-  double start = now();
-  Plan *p = plan_fuse(j->m);
-  plan_memory(p);
+  Plan *p = j->m->lowered;
   p->zero = zero_options(j->o);
   p->in_flight = (int)j->o->in_flight;
-  timed(j, "fuse, plan", start);
   if (j->o->report) return report(j, p);
   int status = has_data(j);
   if (!status) status = can_write(j);
@@ -292,7 +288,7 @@ static int backend(Job *j) {
   }
   CpuOptions co = {.arch = j->o->arch, .opt = (int)j->m->limits.optimise};
   bool only_text = j->o->emit == EMIT_LLVM || j->o->emit == EMIT_ASM;
-  start = now();
+  double start = now();
   if (j->o->emit != EMIT_C &&
       !cpu_kernels(p, &co, j->o->emit == EMIT_LLVM ? CPU_LLVM : j->o->emit == EMIT_ASM ? CPU_ASM : CPU_OBJECT,
                    &object, &err)) {
@@ -454,7 +450,7 @@ int compile(const Options *o, Arena *a) {
   suspect = j.m;
   if (o->emit == EMIT_IR) {
     Buf text = {0};
-    ir_print(j.m, &text);
+    level_print(j.m, o->dump_places, &text);
     return put_buf(&j, &text);
   }
 #ifdef NDEBUG
@@ -469,7 +465,8 @@ int compile(const Options *o, Arena *a) {
     j.m->schedule = o->schedule ? o->schedule : str_intern("1f1b");
   }
   if (o->source) return interpret_source(&j);
-  PipelineOptions po = {.dump_after = o->dump_after, .dump = stdout, .time = o->time, .verify = checked,
+  PipelineOptions po = {.dump_after = o->dump_after, .dump = stdout, .places = o->dump_places,
+                        .time = o->time, .verify = checked,
                         .until = last_pass(o), .twin = twin(&j)};
   if (!pipeline_run(j.m, &po)) return EXIT_MODEL;
   if (o->interpret) {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "ir/text/text.h"
+#include "codegen/lower/text.h"
 #include "ir/verify.h"
 #include "passes/passes.h"
 
@@ -21,6 +21,10 @@ const Pass pass_table[] = {
     {"localise", "make the program that each rank runs", pass_localise, FACT_FLAT, 0},
     {"pipeline", "cut the step into the chunks of a pipeline", pass_pipeline, FACT_STORED, 0},
     {"normalise", "bring statements into the normal form for kernels", pass_normalise, FACT_STORED, FACT_NORMAL},
+    // The lowered level: the module stays as it is.
+    {"fuse", "group statements into kernels", pass_fuse, FACT_NORMAL, FACT_KERNELS},
+    {"overlap", "run kernels while collectives do, and wait for those", pass_overlap, FACT_KERNELS, FACT_WAITS},
+    {"plan", "give every buffer an address", pass_plan, FACT_WAITS, FACT_ADDRESSES},
 };
 const int pass_count = sizeof pass_table / sizeof pass_table[0];
 
@@ -45,9 +49,10 @@ static void verify(const Module *m, const char *pass, bool ranges) {
   BUG("after pass %s: %s", pass, why.text);
 }
 
-static void dump(const Module *m, const Pass *p, FILE *out, Buf *before) {
+static void dump(const Module *m, const Pass *p, const PipelineOptions *o, Buf *before) {
   Buf text = {0};
-  ir_print(m, &text);
+  FILE *out = o->dump;
+  level_print(m, o->places, &text);
   bool same = before->text && text.n == before->n && !memcmp(text.text, before->text, text.n);
   fprintf(out, "# after %s%s\n", p->name, same ? " (unchanged)" : "");
   if (!same) fwrite(text.text, 1, text.n, out);
@@ -65,7 +70,7 @@ static bool run_one(Module *m, const Pass *p, const PipelineOptions *o, bool ran
   if (o->verify) verify(m, p->name, ranged && !m->chunk.n);
   else if (m->axis.n && !strcmp(p->name, "shard")) verify(m, p->name, false);
   if (o->dump_after && (!strcmp(o->dump_after, "all") || listed(o->dump_after, p->name)))
-    dump(m, p, o->dump, before);
+    dump(m, p, o, before);
   return true;
 }
 
@@ -96,6 +101,31 @@ static bool is_cut(const Module *m) {
   return m->spmd;
 }
 
+// The level that the pass works on and leaves, or NLEVEL: the module's.
+static PlanLevel level_of(const Pass *p) {
+  int l = LEVEL_FUSE;
+  while (l < NLEVEL && strcmp(p->name, level_name[l]) != 0) l++;
+  return (PlanLevel)l;
+}
+
+// Each pass of the lowered level follows on the one before it; the others come before all of them.
+static bool level_fits(const Module *m, const Pass *p) {
+  PlanLevel want = level_of(p), have = m->lowered ? m->lowered->level : NLEVEL;
+  if (want == NLEVEL || want == LEVEL_FUSE) {
+    if (have == NLEVEL) return true;
+    diag_error(m->src, 0, "pass %s is for modules, and this one has kernels (`lowered %s`)", p->name, level_name[have]);
+    return false;
+  }
+  if (have != NLEVEL && have + 1 == want) return true;
+  if (have == NLEVEL)
+    diag_error(m->src, 0, "pass %s is for what pass %s leaves, and this module has no kernels", p->name,
+               level_name[want - 1]);
+  else
+    diag_error(m->src, 0, "pass %s is for what pass %s leaves, and this module is `lowered %s`", p->name,
+               level_name[want - 1], level_name[have]);
+  return false;
+}
+
 static bool comes_before_shard(const Pass *pass) {
   for (const Pass *p = pass_table; strcmp(p->name, "shard"); p++)
     if (p == pass) return strcmp(p->name, "simplify") != 0;
@@ -116,7 +146,7 @@ bool pipeline_run_named(Module *m, Str names, const PipelineOptions *o, Str *unk
       diag_error(m->src, 0, "pass %s is for programs of one rank, and this one is cut over a mesh", pass->name);
       ok = false;
     }
-    ok = ok && pass && run_one(m, pass, o, false, &before);
+    ok = ok && pass && level_fits(m, pass) && run_one(m, pass, o, false, &before);
   }
   buf_free(&before);
   return ok;

@@ -12,7 +12,10 @@ enum Fact {
   FACT_STEP = 8, // step: forward and backward
   FACT_UPDATE = 16, // norm and update
   FACT_STORED = 32, // every value has a storage type
-  FACT_NORMAL = 64 // normal form for lowering
+  FACT_NORMAL = 64, // normal form for lowering
+  FACT_KERNELS = 128, // Module.lowered: kernels that compute the statements
+  FACT_WAITS = 256, // collectives are waited for
+  FACT_ADDRESSES = 512 // every local buffer has an address in its function's frame
 };
 
 typedef struct Pass {
@@ -26,6 +29,7 @@ extern const int pass_count;
 typedef struct PipelineOptions {
   Str dump_after; // "all", comma-separated names, or NULL
   FILE *dump; // where dumps go
+  bool places; // dumps say where in the source things are from
   bool time; // seconds of each pass to stderr
   bool verify; // after every pass
   Str until; // last pass to run, or NULL for all

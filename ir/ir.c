@@ -468,3 +468,35 @@ Str value_plain_name(const Value *v) {
   const char *dot = passed && *v->name == '$' ? strchr(v->name, '.') : NULL;
   return dot ? dot + 1 : *v->name == '$' ? v->name + 1 : v->name;
 }
+
+static void renumber_stmt(Module *m, Stmt *s, uint32_t rank, const Id *to) {
+  if (s->call) {
+    for (uint32_t i = 0; i < s->call->narg; i++)
+      if (s->call->arg[i].mode != ACT_ITER) s->call->arg[i].value = to[s->call->arg[i].value];
+    for (uint32_t i = 0; i < s->call->nresult; i++)
+      if (s->call->result[i].mode != RES_DROP) s->call->result[i].value = to[s->call->result[i].value];
+    return;
+  }
+  s->lhs = to[s->lhs];
+  if (s->kind != ST_COMP) {
+    s->from = to[s->from];
+    return;
+  }
+  for (uint32_t d = 0; d < rank; d++) s->sub[d] = ex_rename(m, s->sub[d], NULL, to);
+  s->body = ex_rename(m, s->body, NULL, to);
+}
+
+void fn_renumber(Module *m, Fn *f, const Id *to) {
+  Value *value = NEWN(m->arena, Value, f->value.cap);
+  for (uint32_t i = 0; i < f->stmt.n; i++) {
+    Stmt *s = &f->stmt.at[i];
+    renumber_stmt(m, s, s->kind == ST_COMP ? f->value.at[s->lhs].rank : 0, to);
+  }
+  for (Id v = 0; v < f->value.n; v++) value[to[v]] = f->value.at[v];
+  f->value.at = value;
+  for (uint32_t i = 0; i < f->arg.n; i++) f->arg.at[i] = to[f->arg.at[i]];
+  for (uint32_t i = 0; i < f->result.n; i++) f->result.at[i] = to[f->result.at[i]];
+  for (uint32_t i = 0; i < f->alias.n; i++)
+    if (f->alias.at[i] != NONE) f->alias.at[i] = to[f->alias.at[i]];
+  f->names = NULL; // they are by number
+}

@@ -425,6 +425,7 @@ typedef struct Module {
   Str schedule;
   VEC(Chunk) chunk; // passes/pipeline.c; in place of ENTRY_STEP, ENTRY_EVAL and ENTRY_SAMPLE
   Train train;
+  struct Plan *lowered; // codegen/lower/kernel.h: kernels, from pass fuse on; NULL before
   struct ExprTable *table; // hash-consing; private to ir.c
   struct NameSet *names; // of functions; private to ir.c
 } Module;
@@ -486,5 +487,7 @@ Id fn_meant(Module *m, Fn *f, Str name, Meaning k, uint32_t of, const Value *lik
 Id fn_rank_arg(Module *m, Fn *f, uint32_t axis, Role role); // MEANS_RANK, "$rank.tp" to readers
 Str value_plain_name(const Value *v); // what the model calls it: without what passes put before its name
 void fn_rename(Module *m, Fn *f, Id value, Str name); // to one that no other value has
+// Value v gets the number to[v], a permutation; all that names values by number follows.
+void fn_renumber(Module *m, Fn *f, const Id *to);
 
 #endif

@@ -153,7 +153,6 @@ static void plan_function(Plan *p, Id id) {
     else k = library_kernel(&u, &u.group.at[i]);
     add_kernel(p, fp, k);
   }
-  fuse_overlap(p, fp);
   m->limits = limits;
 }
 
@@ -169,11 +168,8 @@ static void reach(Plan *p, Id fn) {
   }
 }
 
-Plan *plan_fuse(Module *m) {
-  Plan *p = NEW(m->arena, Plan);
-  p->m = m;
-  p->fn = NEWN(m->arena, FnPlan, m->fn.n);
-  p->reached = NEWN(m->arena, bool, m->fn.n);
+static void reach_entries(Plan *p) {
+  const Module *m = p->m;
   static const Entry compiled[] = {ENTRY_SAMPLE, ENTRY_COUNT, ENTRY_STEP,
                                    ENTRY_EVAL,   ENTRY_UPDATE};
   for (unsigned i = 0; i < sizeof compiled / sizeof *compiled; i++)
@@ -182,7 +178,41 @@ Plan *plan_fuse(Module *m) {
     Id fn = m->chunk.at[i / NCHUNK_PART].fn[i % NCHUNK_PART];
     if (fn != NONE) reach(p, fn);
   }
+}
+
+// What IR text may hold, and earlier passes leave to no one.
+static bool can_lower(const Plan *p, Id fn) {
+  const Module *m = p->m;
+  const Fn *f = &m->fn.at[fn];
+  for (Id v = 0; v < f->value.n; v++)
+    if (f->value.at[v].type == DT_REAL) {
+      diag_error(m->src, f->value.at[v].loc, "pass fuse comes after pass precision: `%s` of `%s` has no storage type",
+                 f->value.at[v].name, f->name);
+      return false;
+    }
+  for (uint32_t i = 0; i < f->stmt.n; i++)
+    if (f->stmt.at[i].kind == ST_CONVERT) {
+      diag_error(m->src, f->stmt.at[i].loc, "pass fuse comes after pass localise: `%s` has a conversion", f->name);
+      return false;
+    }
+  return true;
+}
+
+bool pass_fuse(Module *m) {
+  Plan *p = NEW(m->arena, Plan);
+  p->m = m;
+  p->fn = NEWN(m->arena, FnPlan, m->fn.n + 1);
+  p->reached = NEWN(m->arena, bool, m->fn.n + 1);
+  reach_entries(p);
+  for (Id f = 0; f < m->fn.n; f++)
+    if (p->reached[f] && !can_lower(p, f)) return false;
   for (Id f = 0; f < m->fn.n; f++)
     if (p->reached[f]) plan_function(p, f);
-  return p;
+  m->lowered = p;
+  return true;
+}
+
+Plan *plan_lower(Module *m) {
+  CHECK(pass_fuse(m) && pass_overlap(m) && pass_plan(m));
+  return m->lowered;
 }

@@ -69,9 +69,6 @@ bool fuse_depends(const Fuse *u, const Stmt *t,
                   const Stmt *s); // s, the later one, must come after t
 bool fuse_touches(const Fuse *u, const Stmt *s, Id buffer);
 
-// overlap.c: waits for collectives, and what runs before them
-void fuse_overlap(const Plan *p, FnPlan *fp);
-
 // scan.c: true if the statement is a running sum long enough for a pass of its own; fills *p
 bool match_scan(const Fuse *u, const Stmt *s, ScanPlan *p);
 

@@ -14,6 +14,9 @@ typedef struct Layout {
   bool internal; // lives inside one kernel (registers, or a row on its stack): no storage in the frame
 } Layout;
 
+// Storage of its own, row-major.
+Layout layout_own(const Fn *f, Id v);
+
 typedef enum KernelKind {
   K_LOOPS, // fused comprehensions, printed as loops
   K_GEMM, // one matrix product, handed to the library
@@ -139,18 +142,27 @@ typedef struct ZeroOptions {
   bool each, once; // --accumulate each, --gather once
 } ZeroOptions;
 
+// What has been decided: kernels; where collectives are waited for; addresses.
+typedef enum PlanLevel { LEVEL_FUSE, LEVEL_OVERLAP, LEVEL_PLAN, NLEVEL } PlanLevel;
+extern const char *const level_name[NLEVEL]; // "fuse" "overlap" "plan": the last pass that was run
+
+// The lowered level: Module.lowered.
 typedef struct Plan {
   Module *m;
+  PlanLevel level;
   FnPlan *fn; // for each Module.fn; kernel.n is 0 for functions that entries never reach
   bool *reached;
   ZeroOptions zero;
   int in_flight; // microbatches under way at once; 0: 1
 } Plan;
 
-// fuse: groups statements into kernels, finds views and matrix products. Requires normalise.
-Plan *plan_fuse(Module *m);
-// Fills address, callee_frame and frame_bytes.
-void plan_memory(Plan *p);
+// The passes of the lowered level, in order; each leaves its result in Module.lowered and changes nothing else of the
+// module. False after a message.
+bool pass_fuse(Module *m); // statements become kernels: views, matrix products, groups. Requires normalise
+bool pass_overlap(Module *m); // waits for collectives, and what runs before them
+bool pass_plan(Module *m); // address, callee_frame and frame_bytes
+// All three.
+Plan *plan_lower(Module *m);
 // True if the statement is a matrix product worth the library; fills *g.
 bool match_gemm(const Module *m, const Fn *f, const Layout *layout, const Stmt *s, GemmPlan *g);
 // True if a hand-written implementation computes this call of an intrinsic; otherwise its body is compiled as any
@@ -159,7 +171,7 @@ typedef struct Cost {
   double bytes, flops;
 } Cost;
 bool match_intrinsic(const Module *m, const Fn *f, const Stmt *s, Cost *cost);
-// The plan as text, for --emit kernels.
+// The plan for people, for --emit kernels.
 void plan_print(const Plan *p, Buf *out);
 
 // codegen/cpu: prints all K_LOOPS kernels as one LLVM module and compiles it.

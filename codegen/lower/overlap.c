@@ -138,7 +138,7 @@ static bool has_collectives(const FnPlan *fp) {
   return false;
 }
 
-void fuse_overlap(const Plan *p, FnPlan *fp) {
+static void overlap_function(const Plan *p, FnPlan *fp) {
   Overlap o = {.p = p, .fp = fp, .f = &p->m->fn.at[fp->fn], .a = p->m->arena};
   Items list = {0};
   if (!has_collectives(fp)) return;
@@ -152,4 +152,12 @@ void fuse_overlap(const Plan *p, FnPlan *fp) {
   while (o.pending.n) wait_for(&o, 0);
   fp->kernel.n = 0;
   for (uint32_t i = 0; i < o.out.n; i++) PUSH(o.a, fp->kernel, o.out.at[i]->k);
+}
+
+bool pass_overlap(Module *m) {
+  Plan *p = m->lowered;
+  for (Id f = 0; f < m->fn.n; f++)
+    if (p->reached[f]) overlap_function(p, &p->fn[f]);
+  p->level = LEVEL_OVERLAP;
+  return true;
 }

@@ -4,7 +4,7 @@
 // buffers which are
 //             never alive together share memory; a called function's frame is a block of its
 //             caller's that lives for the call alone
-// requires    kernels (plan_fuse)
+// requires    kernels, and waits (overlap)
 // guarantees  address, callee_frame, frame_bytes; buffers alive in one kernel do not overlap,
 // unless the
 //             kernel says that it may work in place
@@ -392,8 +392,11 @@ static void plan_fn(Plan *p, Id fn, bool *done) {
   place_frame(&r);
 }
 
-void plan_memory(Plan *p) {
-  bool *done = NEWN(p->m->arena, bool, p->m->fn.n ? p->m->fn.n : 1);
-  for (Id f = 0; f < p->m->fn.n; f++)
+bool pass_plan(Module *m) {
+  Plan *p = m->lowered;
+  bool *done = NEWN(m->arena, bool, m->fn.n + 1);
+  for (Id f = 0; f < m->fn.n; f++)
     if (p->reached[f]) plan_fn(p, f, done);
+  p->level = LEVEL_PLAN;
+  return true;
 }

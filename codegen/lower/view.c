@@ -10,12 +10,12 @@
 // along that.
 #include "codegen/lower/fuse.h"
 
-static void own_storage(Fuse *u, Id v) {
-  const Value *value = &u->f->value.at[v];
-  Layout *l = &u->fp->layout[v];
-  *l = (Layout){.buffer = v};
+Layout layout_own(const Fn *f, Id v) {
+  const Value *value = &f->value.at[v];
+  Layout l = {.buffer = v};
   int64_t n = 1;
-  for (uint32_t d = value->rank; d-- > 0; n *= value->extent[d]) l->stride[d] = n;
+  for (uint32_t d = value->rank; d-- > 0; n *= value->extent[d]) l.stride[d] = n;
+  return l;
 }
 
 // One step of a dimension in terms of an address: the index's coefficient; of a group, the
@@ -278,7 +278,7 @@ static bool assembled(Fuse *u, const Stmt *s) {
 }
 
 void fuse_layouts(Fuse *u, bool *skip) {
-  for (Id v = 0; v < u->f->value.n; v++) own_storage(u, v);
+  for (Id v = 0; v < u->f->value.n; v++) u->fp->layout[v] = layout_own(u->f, v);
   u->pieces = NEWN(u->m->arena, bool, u->f->value.n);
   for (Id v = 0; v < u->f->value.n; v++) u->pieces[v] = in_pieces(u, v);
   for (uint32_t i = 0; i < u->f->stmt.n; i++) skip[i] = assembled(u, &u->f->stmt.at[i]);

@@ -776,6 +776,9 @@ static bool item(Parser *p) {
   if (accept_word(p, "param")) return param(p);
   if (accept_word(p, "entry")) return entry(p);
   if (accept_word(p, "func")) return function_text(p), true;
+  bool mine = false;
+  bool ok = !p->more || p->more(p, p->ctx, &mine);
+  if (mine) return ok;
   return p_fail(p, tok(p), "expected a table's entry or a function, found %s",
                 token_text(p->a, tok(p)));
 }
@@ -794,9 +797,13 @@ static void resolve(Parser *p) {
 }
 
 Module *ir_parse(Arena *a, Sources *s, Str name, const char *text, size_t n) {
+  return ir_parse_more(a, s, name, text, n, NULL, NULL);
+}
+
+Module *ir_parse_more(Arena *a, Sources *s, Str name, const char *text, size_t n, MoreItems *more, void *ctx) {
   char *copy = arena_alloc(a, n + 1);
   memcpy(copy, text, n);
-  Parser p = {.a = a, .src = s, .m = module_new(a, s)};
+  Parser p = {.a = a, .src = s, .m = module_new(a, s), .more = more, .ctx = ctx};
   p.file = sources_add(s, name, copy, n);
   if (n > INT32_MAX) p.failed = true, diag_error(s, 0, "%s is too large", name);
   else if (!tokenize(a, s, p.file, copy, n, &p.tok)) return NULL;

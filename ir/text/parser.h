@@ -18,6 +18,11 @@ typedef struct Pending {
   uint32_t token;
 } Pending;
 
+struct Parser;
+// Rules of a level that adds to a module's text: called where an item begins, sets *mine where its word is one of
+// theirs. Returns false after a diagnostic.
+typedef bool MoreItems(struct Parser *p, void *ctx, bool *mine);
+
 typedef struct Parser {
   Arena *a;
   Sources *src;
@@ -34,6 +39,8 @@ typedef struct Parser {
   uint32_t nindex;
   Assign assign[MAX_AXIS]; // of the statement
   bool lhs; // in the left side: `i<3` makes a free index
+  MoreItems *more; // or NULL
+  void *ctx; // of more
   bool failed;
 } Parser;
 
@@ -79,5 +86,8 @@ Id p_find_value(Parser *p, const Token *t); // the value of that name
 Id p_expr(Parser *p, int least); // 0: any
 bool p_list(Parser *p, int close, Id *arg, uint32_t max, uint32_t *n); // expressions up to `close`
 bool p_all_ints(Parser *p, const Token *t, const Id *sub, uint32_t n);
+
+// As ir_parse, with items that `more` knows.
+Module *ir_parse_more(Arena *a, Sources *s, Str name, const char *text, size_t n, MoreItems *more, void *ctx);
 
 #endif

@@ -83,8 +83,7 @@ int main(void) {
   int bad = 0;
   if (!m) return 1;
   m->limits.kernel_statements = 1;
-  Plan *p = plan_fuse(m);
-  plan_memory(p);
+  Plan *p = plan_lower(m);
   for (Id fn = 0; fn < 2; fn++) {
     const Fn *f = &m->fn.at[fn];
     bool shared = overlap(p, fn, named(f, "a"), named(f, "s"));

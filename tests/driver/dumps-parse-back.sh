@@ -1,6 +1,6 @@
 # IR text printed after every pass parses back, and the passes run alone on it give what they gave in order.
 . "$(dirname "$0")/../support/lib.sh"
-passes=(inline range batch differentiate optimizer precision simplify normalise)
+passes=(inline range batch differentiate optimizer precision simplify normalise fuse overlap plan)
 for model in "mlp" "chargpt ${SMALL_CHARGPT[*]}" "llama ${SMALL_LLAMA[*]}" "classifier" "gpt2 ${SMALL_GPT2[*]}"; do
   set -- $model
   name=$1

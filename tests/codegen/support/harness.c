@@ -142,8 +142,7 @@ bool harness_run(Module *m, Id fn, bool integers) {
   Run r = {.m = m, .f = &m->fn.at[fn], .fn = fn, .unit = m->compute == DT_F64 ? 0x1p-53 : 0x1p-24};
   CHECK(r.f->arg.n <= MOST && r.f->result.n <= MOST);
   m->entry[ENTRY_STEP] = fn;
-  Plan *p = plan_fuse(m);
-  plan_memory(p);
+  Plan *p = plan_lower(m);
   TestFn *run = build(p, fn);
   if (!run) return false;
   for (uint32_t i = 0; i < r.f->arg.n; i++) fill(&r, i, integers);

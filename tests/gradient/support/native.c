@@ -12,8 +12,7 @@
 enum { GUARD = 4096 };
 
 bool native_build(const Case *c, Module *m, Native *n) {
-  Plan *p = plan_fuse(m);
-  plan_memory(p);
+  Plan *p = plan_lower(m);
   Buf text = {0}, object = {0}, error = {0};
   CpuOptions cpu = {.arch = str_intern("native"), .opt = 3};
   host_c(p, cpu.arch, str_intern("test"), &text);

@@ -229,7 +229,8 @@ static bool differs(const Value *v, const Tensor *t, const void *got, const char
 }
 
 int kernels_check_module(const char *name, Module *m, const CheckOptions *o) {
-  Run r = {.p = plan_fuse(m), .m = m, .key = {7, 3}};
+  if (!pass_fuse(m)) return -1;
+  Run r = {.p = m->lowered, .m = m, .key = {7, 3}};
   Buf object = {0}, err = {0};
   CpuOptions co = {str_intern(o->arch ? o->arch : "native"), 3};
   if (!cpu_kernels(r.p, &co, CPU_OBJECT, &object, &err))

@@ -142,8 +142,7 @@ bool check_compiled(Arena *a, Job *job, uint32_t n, const CompileOptions *o, Fai
   m->limits = o->limits;
   if (n == 1) m->entry[ENTRY_UPDATE] = fn[0];
   else merge_top(m, fn, n);
-  Plan *p = plan_fuse(m);
-  plan_memory(p);
+  Plan *p = plan_lower(m);
   void *lib = build(p, o, error);
   if (!lib) return false;
   plan_scratch(lib, p);
