@@ -421,7 +421,7 @@ Id value_find(const Fn *f, Str name) {
 // ---- what values mean
 
 const char *const meaning_name[NMEANING] = {"",     "data",     "first", "batch", "total",  "param", "grad",
-                                            "rank", "received", "sent",  "kept",  "scalar", "piece"};
+                                            "rank", "received", "sent",  "kept",  "scalar", "piece", "adjoint"};
 const char *const update_scalar_name[NUPDATE_SCALAR] = {"lr", "correct1", "root2", "decay", "scale"};
 const char *const update_piece_name[NUPDATE_PIECE] = {"param", "grad", "moment1", "moment2"};
 
@@ -435,6 +435,7 @@ MeaningOf meaning_of(Meaning k) {
   case MEANS_RANK: return OF_AXIS;
   case MEANS_SCALAR:
   case MEANS_PIECE: return OF_WORD;
+  case MEANS_ADJOINT: return OF_VALUE;
   case MEANS_DATA:
   case MEANS_TOTAL:
   case MEANS_RECEIVED:

@@ -183,11 +183,12 @@ typedef enum Meaning {
   MEANS_KEPT, // with the microbatch: a chunk's result, and an argument of its later parts
   MEANS_SCALAR, // real, of the update: `of` is an UpdateScalar
   MEANS_PIECE, // of the update: `of` is an UpdatePiece
+  MEANS_ADJOINT, // of an intrinsic's derivative: the adjoint of value `of` of the same function
   NMEANING
 } Meaning;
 extern const char *const meaning_name[NMEANING]; // "" "data" "first" ...
 // What `of` numbers: nothing, things that have no names, or things that have.
-typedef enum MeaningOf { OF_NOTHING, OF_NUMBER, OF_PARAM, OF_AXIS, OF_WORD } MeaningOf;
+typedef enum MeaningOf { OF_NOTHING, OF_NUMBER, OF_PARAM, OF_AXIS, OF_WORD, OF_VALUE } MeaningOf;
 MeaningOf meaning_of(Meaning k);
 typedef enum UpdateScalar { SCALAR_LR, SCALAR_CORRECT1, SCALAR_ROOT2, SCALAR_DECAY, SCALAR_SCALE, NUPDATE_SCALAR } UpdateScalar;
 extern const char *const update_scalar_name[NUPDATE_SCALAR]; // "lr" "correct1" "root2" "decay" "scale"

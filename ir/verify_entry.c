@@ -26,7 +26,7 @@ static bool fail(Check *c, const char *fmt, ...) {
 
 static Str meaning_text(const Check *c, Meaning k, uint32_t of) {
   Buf b = {0};
-  ir_print_meaning(c->m, k, of, &b);
+  ir_print_meaning(c->m, c->f, k, of, &b);
   Str text = str_internn(b.text ? b.text : "", b.n);
   buf_free(&b);
   return text;
@@ -35,8 +35,9 @@ static Str meaning_text(const Check *c, Meaning k, uint32_t of) {
 // ---- each value's meaning
 
 // What `of` may number at most.
-static uint32_t count_of(const Module *m, Meaning k) {
+static uint32_t count_of(const Module *m, const Fn *f, Meaning k) {
   switch (k) {
+  case MEANS_ADJOINT: return f->value.n;
   case MEANS_DATA: return m->ndata;
   case MEANS_TOTAL: return MAX_TOTALS;
   case MEANS_PARAM:
@@ -51,9 +52,10 @@ static uint32_t count_of(const Module *m, Meaning k) {
   }
 }
 
-static bool fits(const Value *v) {
+static bool fits(const Fn *f, const Value *v) {
   bool real = scalar_of(v->type) == SC_REAL;
   switch (v->means) {
+  case MEANS_ADJOINT: return real && f->value.at[v->of].rank == v->rank && f->backward;
   case MEANS_FIRST:
   case MEANS_BATCH:
   case MEANS_RANK: return v->type == DT_I32 && !v->rank && v->role == ROLE_IN;
@@ -75,9 +77,9 @@ bool meanings_verify(const Module *m, const Fn *f, Buf *why) {
   for (uint32_t i = 0; i < f->arg.n + f->result.n; i++) {
     const Value *v = &f->value.at[i < f->arg.n ? f->arg.at[i] : f->result.at[i - f->arg.n]];
     if (v->means == MEANS_NONE && !v->of) continue;
-    if (v->means >= NMEANING || v->of >= count_of(m, v->means))
+    if (v->means >= NMEANING || v->of >= count_of(m, f, v->means))
       return fail(&c, "`%s` means something that the module does not have", v->name);
-    if (!fits(v))
+    if (!fits(f, v))
       return fail(&c, "`%s` cannot be `%s`: it has another type, or is written otherwise", v->name,
                   meaning_text(&c, v->means, v->of));
     // A chunk may hold a parameter twice, in two ranges of layers.

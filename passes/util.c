@@ -202,8 +202,11 @@ void fn_compact(Module *m, Fn *f) {
     for (uint32_t i = 0; i < f->result.n; i++) f->result.at[i] = to[f->result.at[i]];
     for (uint32_t i = 0; i < f->alias.n; i++)
       if (f->alias.at[i] != NONE) f->alias.at[i] = to[f->alias.at[i]];
-    for (Id v = 0; v < f->value.n; v++)
-      if (to[v] != NONE) f->value.at[to[v]] = f->value.at[v];
+    for (Id v = 0; v < f->value.n; v++) {
+      Value *x = &f->value.at[v];
+      if (x->means == MEANS_ADJOINT && (x->of = to[x->of]) == NONE) x->means = MEANS_NONE, x->of = 0;
+      if (to[v] != NONE) f->value.at[to[v]] = *x;
+    }
     f->value.n = n;
   }
   free(used.at);

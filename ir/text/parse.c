@@ -92,17 +92,21 @@ static bool param_name(Parser *p, uint32_t *of) {
 }
 
 // meaning = ['first' | 'batch' | ('data' | 'total' | 'received' | 'sent' | 'kept') NUMBER |
-//            ('param' | 'grad') PARAM | 'rank' AXIS | ('scalar' | 'piece') WORD]
+//            ('param' | 'grad') PARAM | 'rank' AXIS | ('scalar' | 'piece') WORD | 'adjoint' NAME]
+// The value that an adjoint belongs to comes before it.
 static bool meaning(Parser *p, Meaning *k, uint32_t *of) {
   int word = MEANS_NONE + 1;
   *of = 0;
   while (word < NMEANING && !accept_word(p, meaning_name[word])) word++;
   *k = word < NMEANING ? (Meaning)word : MEANS_NONE;
+  const Token *t = tok(p);
+  Str text;
   switch (meaning_of(*k)) {
   case OF_NOTHING: return true;
   case OF_NUMBER: return p_small(p, of);
   case OF_PARAM: return param_name(p, of);
   case OF_AXIS: return p_axis(p, of);
+  case OF_VALUE: return p_name(p, "a value", &text) && (*of = p_find_value(p, t)) != NONE;
   case OF_WORD:
     return *k == MEANS_SCALAR ? one_of(p, update_scalar_name, NUPDATE_SCALAR, of)
                               : one_of(p, update_piece_name, NUPDATE_PIECE, of);

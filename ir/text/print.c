@@ -246,7 +246,7 @@ static void put_type(Printer *p, const Value *v) {
   put_extents(p, v->extent, v->rank);
   if (v->means != MEANS_NONE) {
     put(p, " ");
-    ir_print_meaning(p->m, v->means, v->of, p->b);
+    ir_print_meaning(p->m, p->f, v->means, v->of, p->b);
   }
   put_shards(p, v->shard, v->extent);
 }

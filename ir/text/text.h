@@ -14,8 +14,8 @@ void ir_print_plain(const Module *m, Buf *b);
 void ir_print_fn(const Module *m, const Fn *f, Buf *b);
 void ir_print_stmt(const Module *m, const Fn *f, const Stmt *s, Buf *b);
 void ir_print_expr(const Module *m, const Fn *f, const Stmt *s, Id e, Buf *b);
-// Appends `param blocks.*.w`, `total 0`, `first`.
-void ir_print_meaning(const Module *m, Meaning k, uint32_t of, Buf *b);
+// Appends `param blocks.*.w`, `total 0`, `first`: what a value of f means.
+void ir_print_meaning(const Module *m, const Fn *f, Meaning k, uint32_t of, Buf *b);
 
 // Parses the text of a module. NULL after diagnostics at the places in `name` that are wrong. What
 // it returns is typed and has every name resolved; ir/verify.h checks the rest.

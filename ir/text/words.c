@@ -69,12 +69,13 @@ void ir_print_real(double v, Buf *b) {
   buf_printf(b, strpbrk(text, ".e") ? "%s" : "%s.0", text);
 }
 
-static Str meaning_of_name(const Module *m, Meaning k, uint32_t of) {
+static Str meaning_of_name(const Module *m, const Fn *f, Meaning k, uint32_t of) {
   switch (meaning_of(k)) {
   case OF_NOTHING: return NULL;
   case OF_NUMBER: return str_printf("%u", of);
   case OF_PARAM: return of < m->param.n ? m->param.at[of].name : str_intern("?");
   case OF_AXIS: return of < m->axis.n ? m->axis.at[of].name : str_intern("?");
+  case OF_VALUE: return of < f->value.n ? f->value.at[of].name : str_intern("?");
   case OF_WORD:
     if (of >= (k == MEANS_SCALAR ? (uint32_t)NUPDATE_SCALAR : (uint32_t)NUPDATE_PIECE)) return str_intern("?");
     return str_intern(k == MEANS_SCALAR ? update_scalar_name[of] : update_piece_name[of]);
@@ -82,8 +83,8 @@ static Str meaning_of_name(const Module *m, Meaning k, uint32_t of) {
   return NULL;
 }
 
-void ir_print_meaning(const Module *m, Meaning k, uint32_t of, Buf *b) {
-  Str name = meaning_of_name(m, k, of);
+void ir_print_meaning(const Module *m, const Fn *f, Meaning k, uint32_t of, Buf *b) {
+  Str name = meaning_of_name(m, f, k, of);
   buf_printf(b, "%s%s", meaning_name[k], name ? " " : "");
   if (name && meaning_of(k) == OF_NUMBER) buf_printf(b, "%s", name);
   else if (name) ir_print_name(name, b);

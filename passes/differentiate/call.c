@@ -13,6 +13,8 @@ static void results_to_arguments(Module *m, Fn *f) {
     Str name = f->value.at[old].name;
     fn_rename(m, f, old, str_printf("%s.again", name));
     to[old] = value_like(m, f, old, name, ROLE_IN);
+    for (Id v = 0; v < n; v++)
+      if (value_means(&f->value.at[v], MEANS_ADJOINT, old)) f->value.at[v].of = to[old];
   }
   for (uint32_t i = 0; i < f->stmt.n; i++) {
     Id lhs = f->stmt.at[i].lhs;
@@ -20,6 +22,12 @@ static void results_to_arguments(Module *m, Fn *f) {
     f->stmt.at[i] = stmt_renumber(m, f, &f->stmt.at[i], to);
     f->stmt.at[i].lhs = lhs; // what defines it is dead
   }
+}
+
+// What becomes an argument, behind the others.
+static Id adjoint_like(Module *m, Fn *f, Id of) {
+  const Value like = f->value.at[of];
+  return fn_meant(m, f, d_name(like.name), MEANS_ADJOINT, of, &like, ROLE_LOCAL);
 }
 
 static Id intrinsic_backward(Module *m, Id callee, uint32_t used, Memo *memo) {
@@ -38,14 +46,14 @@ static Id intrinsic_backward(Module *m, Id callee, uint32_t used, Memo *memo) {
     seed[r] = NONE;
     if (!(used >> r & 1)) continue;
     Id v = f->result.at[r];
-    seed[r] = value_like(m, f, v, d_name(f->value.at[v].name), ROLE_LOCAL);
+    seed[r] = adjoint_like(m, f, v);
     PUSH(m->arena, darg, seed[r]);
     f->value.at[seed[r]].role = ROLE_IN;
   }
   for (uint32_t i = 0; i < narg; i++) {
     Id v = f->arg.at[i];
     if (!is_real_value(&f->value.at[v])) continue;
-    Id into = d.into[v] = value_like(m, f, v, d_name(f->value.at[v].name), ROLE_LOCAL);
+    Id into = d.into[v] = adjoint_like(m, f, v);
     f->value.at[into].role = ROLE_INOUT;
     PUSH(m->arena, darg, into);
     d.varied[v] = true;

@@ -106,11 +106,9 @@ static void join_derivatives(Classes *c, Id fn) {
   const Fn *f = &c->m->fn.at[fn];
   for (uint32_t i = 0; i < f->arg.n; i++) {
     const Value *v = &f->value.at[f->arg.at[i]];
-    Id of = strncmp(v->name, "d.", 2) ? NONE : value_find(f, str_intern(v->name + 2));
-    if (of == NONE || f->value.at[of].rank != v->rank) continue;
-    for (uint32_t d = 0; d < v->rank; d++) {
-      join(c, dim_node(c, fn, of, d), dim_node(c, fn, f->arg.at[i], d));
-      join_in(c->local, dim_node(c, fn, of, d), dim_node(c, fn, f->arg.at[i], d));
+    for (uint32_t d = 0; v->means == MEANS_ADJOINT && d < v->rank; d++) {
+      join(c, dim_node(c, fn, v->of, d), dim_node(c, fn, f->arg.at[i], d));
+      join_in(c->local, dim_node(c, fn, v->of, d), dim_node(c, fn, f->arg.at[i], d));
     }
   }
 }
