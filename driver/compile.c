@@ -319,13 +319,15 @@ static int backend(Job *j) {
 
 // The mesh that the program is cut over.
 static void add_axes(Job *j) {
-  struct { const char *name; int64_t size; } axis[] = {{"tp", j->o->tp}, {"cp", j->o->cp}};
-  for (int i = 0; i < 2; i++)
-    if (axis[i].size > 1)
-      PUSH(j->a, j->m->axis, ((Axis){.name = str_intern(axis[i].name), .size = axis[i].size,
-                                     .sequence = i == 0 && j->o->sequence,
-                                     .heads = i == 1 && j->o->heads,
-                                     .ring = i == 1 && j->o->ring}));
+  const int64_t size[NAMED_AXES] = {[AXIS_TP] = j->o->tp, [AXIS_CP] = j->o->cp};
+  for (int id = 0; id < NAMED_AXES; id++) {
+    if (size[id] < 2) continue;
+    Axis x = axis_new(str_intern(axis_word[id]), size[id]);
+    x.sequence = id == AXIS_TP && j->o->sequence;
+    x.heads = id == AXIS_CP && j->o->heads;
+    x.ring = id == AXIS_CP && j->o->ring;
+    PUSH(j->a, j->m->axis, x);
+  }
 }
 
 // The last pass that is needed for what was asked.

@@ -171,9 +171,11 @@ static void model_html(const Report *r, const Module *m, FILE *out) {
 static void layout_html(const Report *r, const Module *m, FILE *out) {
   fputs("<section>\n<h2>Layout</h2>\n<table>\n", out);
   for (uint32_t a = 0; a < m->axis.n; a++) {
-    const char *name = m->axis.at[a].name;
-    row(out, !strcmp(name, "tp") ? "tensor-parallel ranks" : "context-parallel ranks", name,
-        m->axis.at[a].size);
+    const Axis *x = &m->axis.at[a];
+    uint32_t other = axis_other(m, a); // factors of one axis are one
+    if (x->part == AXIS_OUTER) continue;
+    row(out, x->id == AXIS_TP ? "tensor-parallel ranks" : "context-parallel ranks", axis_whole_name(m, a),
+        x->size * (other == NONE ? 1 : m->axis.at[other].size));
   }
   row(out, "pipeline stages", "stages", r->stages);
   row(out, "data-parallel ranks", "ranks", r->ranks);

@@ -6,9 +6,8 @@
 #include "runtime/comm.h"
 
 int mesh_axis(const Module *m, uint32_t axis) {
-  Str name = m->axis.at[axis].name;
-  if (!strcmp(name, "tp.1")) return DT_AXIS_TP_OUTER;
-  return strcmp(axis_whole_name(m, axis), "tp") ? DT_AXIS_CP : DT_AXIS_TP;
+  const Axis *x = &m->axis.at[axis];
+  return x->id == AXIS_CP ? DT_AXIS_CP : x->part == AXIS_OUTER ? DT_AXIS_TP_OUTER : DT_AXIS_TP;
 }
 
 static void lay_out(const Module *m, const Param *p, const Value *grad, DtParam *q) {

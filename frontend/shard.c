@@ -109,7 +109,7 @@ bool param_shard(Front *fr, const AstStmt *s, Param *p) {
       continue;
     }
     if (!dimension(fr, s, key, &dim)) return false;
-    if (!strcmp(axis_word[axis], "cp")) {
+    if (axis == AXIS_CP) {
       err(fr, s->shard.at[i].name_loc, "parameters are whole on cp, which is for sequences");
       return false;
     }

@@ -26,10 +26,31 @@ int dtype_size(Dtype t) {
   return size[t];
 }
 
-uint32_t named_axis(Str name) {
-  uint32_t a = 0;
+AxisId named_axis(Str name) {
+  int a = 0;
   while (a < NAMED_AXES && strcmp(axis_word[a], name)) a++;
-  return a;
+  return (AxisId)a;
+}
+
+static Str factor_name(AxisId id, AxisPart part) {
+  return str_printf("%s.%d", axis_word[id], part == AXIS_OUTER);
+}
+
+Axis axis_new(Str name, int64_t size) {
+  Axis x = {.name = name, .id = named_axis(name), .size = size};
+  for (int a = 0; a < NAMED_AXES; a++)
+    for (int part = AXIS_INNER; part <= AXIS_OUTER; part++)
+      if (factor_name((AxisId)a, (AxisPart)part) == name) x.id = (AxisId)a, x.part = (AxisPart)part;
+  return x;
+}
+
+Axis axis_factor(const Axis *whole, AxisPart part, int64_t size) {
+  Axis x = *whole;
+  CHECK(x.id < NAMED_AXES && !is_factor(whole) && part != AXIS_WHOLE);
+  x.part = part;
+  x.size = size;
+  x.name = factor_name(x.id, part);
+  return x;
 }
 
 int64_t value_count(const Value *v) {
@@ -379,16 +400,14 @@ void fn_comp(Module *m, Fn *f, Id lhs, const Id *sub, bool acc, Red red, const I
 
 uint32_t axis_other(const Module *m, uint32_t axis) {
   const Axis *x = &m->axis.at[axis];
-  size_t n = strlen(x->name);
   for (uint32_t a = 0; a < m->axis.n && is_factor(x); a++)
-    if (a != axis && is_factor(&m->axis.at[a]) && !strncmp(m->axis.at[a].name, x->name, n - 1))
-      return a;
+    if (a != axis && is_factor(&m->axis.at[a]) && m->axis.at[a].id == x->id) return a;
   return NONE;
 }
 
 Str axis_whole_name(const Module *m, uint32_t axis) {
   const Axis *x = &m->axis.at[axis];
-  return is_factor(x) ? str_internn(x->name, strlen(x->name) - 2) : x->name;
+  return is_factor(x) ? str_intern(axis_word[x->id]) : x->name;
 }
 
 int64_t coll_size(const Module *m, const Stmt *s) {

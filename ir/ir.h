@@ -131,10 +131,10 @@ typedef struct Index {
   uint8_t on, off;
 } Index;
 
-// Mesh axes that a model may name in `shard(i: tp)`.
-enum { NAMED_AXES = 2 };
+// Mesh axes that options and models name, as in `shard(i: tp)`. IR text may have others.
+typedef enum AxisId { AXIS_TP, AXIS_CP, NAMED_AXES, AXIS_OTHER = NAMED_AXES } AxisId;
 extern const char *const axis_word[NAMED_AXES]; // "tp" "cp"
-uint32_t named_axis(Str name); // NAMED_AXES: it is none of them
+AxisId named_axis(Str name); // AXIS_OTHER: it is none of them
 
 // How a value lies over the ranks of one mesh axis of size n. PARTIAL: the value is the reduction, by
 // `op`, over the ranks' arrays. SPLIT: element p of dimension dim belongs to rank (p / block) % n;
@@ -313,9 +313,15 @@ typedef struct Param {
   Id loc;
 } Param;
 
+// The axes X.0 and X.1, INNER and OUTER, are factors of an axis X that a model or an option names: a
+// rank's number along X is that along X.0, plus X.0's size times that along X.1.
+typedef enum AxisPart { AXIS_WHOLE, AXIS_INNER, AXIS_OUTER } AxisPart;
+
 // A mesh axis over which the program itself is cut: tp, cp. Its degree is known when dtc runs.
 typedef struct Axis {
-  Str name;
+  Str name; // for readers
+  AxisId id; // of X, for its factors
+  AxisPart part; // AXIS_WHOLE for AXIS_OTHER
   int64_t size; // at least 2: an axis of one rank is left out
   bool sequence; // pass shard may put the sequence on it, and puts what a stack carries so
   bool heads; // cp: in attention, heads are on it, not the sequence
@@ -323,15 +329,12 @@ typedef struct Axis {
   bool folded; // see Shard
 } Axis;
 
-// The axes `X.0` and `X.1` are factors of an axis X that a model or an option names: a rank's number
-// along X is that along X.0, plus X.0's size times that along X.1.
-static inline bool is_factor(const Axis *x) {
-  size_t n = strlen(x->name);
-  return n > 2 && x->name[n - 2] == '.' && (x->name[n - 1] == '0' || x->name[n - 1] == '1');
-}
-
+// The axis of that name, in text or options: "tp", "tp.0" and so on have ids.
+Axis axis_new(Str name, int64_t size);
+Axis axis_factor(const Axis *whole, AxisPart part, int64_t size); // INNER or OUTER, of a named axis
+static inline bool is_factor(const Axis *x) { return x->part != AXIS_WHOLE; }
 // Whether it is the axis of context parallelism.
-static inline bool is_context(const Axis *x) { return !strcmp(x->name, "cp"); }
+static inline bool is_context(const Axis *x) { return x->id == AXIS_CP; }
 
 typedef enum DataKind { DATA_NONE, DATA_TOKENS, DATA_BYTES, DATA_ARRAYS } DataKind;
 typedef enum OptKind { OPT_SGD, OPT_ADAM, OPT_ADAMW } OptKind;

@@ -186,7 +186,7 @@ static void set_axis(Sharder *z, uint32_t a) {
   z->axis = a;
   z->n = x->size;
   z->context = is_context(x);
-  z->named = named_axis(x->name) < NAMED_AXES ? (uint8_t)(1u << named_axis(x->name)) : 0;
+  z->named = x->id != AXIS_OTHER && !is_factor(x) ? (uint8_t)(1u << x->id) : 0;
   z->sequence = x->sequence;
   z->heads = z->context && x->heads;
   z->outer = axis_other(z->m, a);

@@ -3,14 +3,10 @@
 #include "codegen/host/host.h"
 
 Str host_axis(const Module *m, uint32_t axis) {
-  static const char *const known[][2] = {{"tp", "DT_AXIS_TP"},
-                                         {"tp.0", "DT_AXIS_TP"},
-                                         {"tp.1", "DT_AXIS_TP_OUTER"},
-                                         {"cp", "DT_AXIS_CP"}};
-  Str name = m->axis.at[axis].name;
-  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-    if (!strcmp(name, known[i][0])) return str_intern(known[i][1]);
-  BUG("programs are not cut over axis %s", name);
+  const Axis *x = &m->axis.at[axis];
+  if (x->id == AXIS_TP) return str_intern(x->part == AXIS_OUTER ? "DT_AXIS_TP_OUTER" : "DT_AXIS_TP");
+  if (x->id == AXIS_CP && !is_factor(x)) return str_intern("DT_AXIS_CP");
+  BUG("programs are not cut over axis %s", x->name);
 }
 
 Str host_rank_arg(const Module *m, const Value *v) {

@@ -161,7 +161,7 @@ static void print_axes(Host *h) {
     const Axis *x = &h->m->axis.at[a];
     uint32_t other = axis_other(h->m, a);
     int64_t whole = x->size * (other == NONE ? 1 : h->m->axis.at[other].size);
-    bool outer = other != NONE && other < a;
+    bool outer = x->part == AXIS_OUTER;
     buf_printf(h->out, "    .%s%s = %lld,\n", axis_whole_name(h->m, a), outer ? "_outer" : "",
                (long long)(outer ? x->size : whole));
   }

@@ -628,8 +628,8 @@ static bool asked(Parser *p, Param *q) {
     Str name;
     uint32_t dim = 0;
     if (!p_name(p, "an axis", &name)) return false;
-    uint32_t axis = named_axis(name);
-    if (axis == NAMED_AXES) return p_fail(p, t, "expected `tp` or `cp`");
+    AxisId axis = named_axis(name);
+    if (axis == AXIS_OTHER) return p_fail(p, t, "expected `tp` or `cp`");
     if (q->asked[axis]) return p_fail(p, t, "axis `%s` is here already", name);
     t = tok(p);
     if (on && !p_small(p, &dim)) return false;
@@ -683,8 +683,10 @@ static bool entry(Parser *p) {
 // axis = 'axis' NAME SIZE ['sequence'] ['heads'] ['ring'] ['folded']
 static bool axis(Parser *p) {
   const Token *t = tok(p);
-  Axis x = {0};
-  if (!p_name(p, "the axis's name", &x.name) || !p_extent(p, &x.size)) return false;
+  Str name;
+  int64_t size;
+  if (!p_name(p, "the axis's name", &name) || !p_extent(p, &size)) return false;
+  Axis x = axis_new(name, size);
   if (x.size < 2 || x.size > MAX_AXIS_SIZE)
     return p_fail(p, t, "an axis has from 2 to %d ranks, not %lld", MAX_AXIS_SIZE,
                   (long long)x.size);

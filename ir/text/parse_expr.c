@@ -205,8 +205,8 @@ static bool asked(Parser *p, Index *x) {
     const Token *t = tok(p);
     Str name;
     if (!p_name(p, "an axis", &name)) return false;
-    uint32_t axis = named_axis(name);
-    if (axis == NAMED_AXES) return p_fail(p, t, "expected `tp` or `cp`");
+    AxisId axis = named_axis(name);
+    if (axis == AXIS_OTHER) return p_fail(p, t, "expected `tp` or `cp`");
     for (uint32_t i = 0; on && i < p->nindex; i++)
       if (p->index[i].on >> axis & 1)
         return p_fail(p, t, "axis `%s` has an index of this statement already", name);

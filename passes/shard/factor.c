@@ -21,9 +21,7 @@ static const Value *queries(const Module *m, Id fn) {
 }
 
 // Whether the model says itself what is on the axis.
-static bool asked(const Module *m, Str axis) {
-  uint32_t named = named_axis(axis);
-  if (named == NAMED_AXES) return false;
+static bool asked(const Module *m, AxisId named) {
   for (uint32_t i = 0; i < m->param.n; i++)
     if (m->param.at[i].asked[named]) return true;
   for (Id f = 0; f < m->fn.n; f++)
@@ -37,7 +35,8 @@ static bool asked(const Module *m, Str axis) {
 
 int64_t factor_next(const Module *m, uint32_t axis, int64_t last) {
   int64_t n = m->axis.at[axis].size, best = 0;
-  if (is_factor(&m->axis.at[axis]) || asked(m, m->axis.at[axis].name)) return 0;
+  if (is_factor(&m->axis.at[axis]) || m->axis.at[axis].id == AXIS_OTHER) return 0;
+  if (asked(m, m->axis.at[axis].id)) return 0;
   for (uint32_t a = 0; a < m->axis.n; a++)
     if (m->axis.at[a].heads) return 0; // they are on another axis
   for (Id f = 0; f < m->fn.n; f++) {
@@ -52,11 +51,8 @@ void factor_axis(Module *m, uint32_t axis, int64_t outer) {
   Axis x = m->axis.at[axis];
   PUSH(m->arena, m->axis, x);
   for (uint32_t a = m->axis.n - 1; a > axis + 1; a--) m->axis.at[a] = m->axis.at[a - 1];
-  for (uint32_t k = 0; k < 2; k++) {
-    m->axis.at[axis + k] = x;
-    m->axis.at[axis + k].name = str_printf("%s.%u", x.name, k);
-    m->axis.at[axis + k].size = k ? outer : x.size / outer;
-  }
+  m->axis.at[axis] = axis_factor(&x, AXIS_INNER, x.size / outer);
+  m->axis.at[axis + 1] = axis_factor(&x, AXIS_OUTER, outer);
 }
 
 bool factor_heads(const Sharder *z, Id outer, Id inner) {

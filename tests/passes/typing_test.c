@@ -39,8 +39,8 @@ static bool fail(const Module *m, const char *what, const Buf *why) {
 
 static void type_it(Module *m, const Mesh *k, uint64_t seed, TypingCount *count) {
   Rng rng = {.state = seed};
-  Axis axis[2] = {{.name = str_intern("tp"), .size = k->size[0], .folded = k->folded[0]},
-                  {.name = str_intern("cp"), .size = k->size[1], .folded = k->folded[1]}};
+  Axis axis[2] = {axis_new(str_intern("tp"), k->size[0]), axis_new(str_intern("cp"), k->size[1])};
+  for (int a = 0; a < 2; a++) axis[a].folded = k->folded[a];
   random_typing(m, axis, k->n, &rng, count);
 }
 

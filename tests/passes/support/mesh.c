@@ -44,9 +44,12 @@ Module *mesh_shard(Arena *a, const char *example, const char *const *define, con
   Module *m = mesh_compile(a, example, define);
   Buf why = {0};
   if (!m) return NULL;
-  add_axis(m, (Axis){.name = str_intern("tp"), .size = k->tp, .sequence = k->sequence});
-  add_axis(m, (Axis){
-                  .name = str_intern("cp"), .size = k->cp, .heads = k->heads, .ring = k->ring});
+  Axis tp = axis_new(str_intern("tp"), k->tp), cp = axis_new(str_intern("cp"), k->cp);
+  tp.sequence = k->sequence;
+  cp.heads = k->heads;
+  cp.ring = k->ring;
+  add_axis(m, tp);
+  add_axis(m, cp);
   Buf said = {0};
   size_t length = 0;
   m->src->out = open_memstream(&said.text, &length);
