@@ -146,17 +146,10 @@ static bool make_entry(Front *fr, const AstStmt *loss, Entry which, bool trainin
   return fr->nerror == before;
 }
 
-typedef struct Live {
-  bool *value;
-} Live;
-
-static void mark_live(const Module *m, Id read, void *ctx) {
-  ((Live *)ctx)->value[ex(m, read)->integer] = true;
-}
+static void mark_live(Id value, void *ctx) { ((bool *)ctx)[value] = true; }
 
 // Marks what the result needs, from the last statement back; stmt[i] says which statements stay.
 static void find_live(Module *m, const Fn *f, bool *value, bool *stmt) {
-  Live live = {value};
   for (uint32_t i = f->stmt.n; i-- > 0;) {
     const Stmt *s = &f->stmt.at[i];
     bool need = s->kind == ST_COMP && value[s->lhs];
@@ -164,13 +157,7 @@ static void find_live(Module *m, const Fn *f, bool *value, bool *stmt) {
       need |= value[s->call->result[k].value];
     stmt[i] = need;
     if (!need) continue;
-    if (s->kind == ST_COMP) {
-      ex_reads(m, s->body, mark_live, &live);
-      for (uint32_t d = 0; d < f->value.at[s->lhs].rank; d++)
-        ex_reads(m, s->sub[d], mark_live, &live);
-    }
-    for (uint32_t k = 0; s->call && k < s->call->narg; k++)
-      if (s->call->arg[k].value != NONE) value[s->call->arg[k].value] = true;
+    stmt_reads(m, f, s, mark_live, value);
     for (uint32_t k = 0; s->call && k < s->call->nresult; k++)
       value[s->call->result[k].value] = true;
   }

@@ -294,6 +294,58 @@ bool ex_has_read(const Module *m, Id id, Id value) {
   return false;
 }
 
+void comp_reads(const Module *m, const Fn *f, const Stmt *s,
+                void (*visit)(const Module *m, Id read, void *ctx), void *ctx) {
+  ex_reads(m, s->body, visit, ctx);
+  for (uint32_t d = 0; d < f->value.at[s->lhs].rank; d++) ex_reads(m, s->sub[d], visit, ctx);
+}
+
+typedef struct Values {
+  void (*visit)(Id value, void *ctx);
+  void *ctx;
+} Values;
+
+static void value_of_read(const Module *m, Id read, void *ctx) {
+  Values *v = ctx;
+  v->visit((Id)ex(m, read)->integer, v->ctx);
+}
+
+void stmt_reads(const Module *m, const Fn *f, const Stmt *s, void (*visit)(Id, void *), void *ctx) {
+  Values v = {visit, ctx};
+  if (s->kind == ST_COMP) comp_reads(m, f, s, value_of_read, &v);
+  else if (!s->call) visit(s->from, ctx);
+  for (uint32_t i = 0; s->call && i < s->call->narg; i++)
+    if (s->call->arg[i].value != NONE) visit(s->call->arg[i].value, ctx);
+}
+
+void stmt_writes(const Module *m, const Stmt *s, void (*visit)(Id, void *), void *ctx) {
+  const Call *c = s->call;
+  if (!c) visit(s->lhs, ctx);
+  for (uint32_t i = 0; c && i < c->narg; i++) {
+    const Fn *g = &m->fn.at[c->fn];
+    bool added = c->arg[i].value != NONE && g->value.at[g->arg.at[i]].role == ROLE_INOUT;
+    if (added) visit(c->arg[i].value, ctx);
+  }
+  for (uint32_t i = 0; c && i < c->nresult; i++)
+    if (c->result[i].value != NONE) visit(c->result[i].value, ctx);
+}
+
+typedef struct HasRead {
+  Id value;
+  bool found;
+} HasRead;
+
+static void compare(Id value, void *ctx) {
+  HasRead *r = ctx;
+  r->found |= value == r->value;
+}
+
+bool stmt_has_read(const Module *m, const Fn *f, const Stmt *s, Id value) {
+  HasRead r = {value, false};
+  stmt_reads(m, f, s, compare, &r);
+  return r.found;
+}
+
 // Names of a function's values or of a module's functions. They are looked up for each new one, and
 // a body has tens of thousands. What writes names or arrays without telling this is found out: an entry
 // that is not true any more by looking, an array that grew or shrank by its address and length.

@@ -471,6 +471,17 @@ uint32_t ex_indices(const Module *m, Id e);
 void ex_reads(const Module *m, Id e, void (*visit)(const Module *m, Id read, void *ctx), void *ctx);
 bool ex_has_read(const Module *m, Id e, Id value);
 
+// What a statement reads. A comprehension's READ nodes, those of the body and then those of the left
+// side's subscripts, as ex_reads visits them:
+void comp_reads(const Module *m, const Fn *f, const Stmt *s,
+                void (*visit)(const Module *m, Id read, void *ctx), void *ctx);
+// The values that a statement of any kind reads, some of them maybe more than once: those of a
+// comprehension's nodes, what a conversion or collective is from, a call's arguments, INOUT ones too.
+void stmt_reads(const Module *m, const Fn *f, const Stmt *s, void (*visit)(Id value, void *ctx), void *ctx);
+// The values that it defines or adds to: left side, results, INOUT arguments.
+void stmt_writes(const Module *m, const Stmt *s, void (*visit)(Id value, void *ctx), void *ctx);
+bool stmt_has_read(const Module *m, const Fn *f, const Stmt *s, Id value);
+
 // Building functions.
 Id fn_new(Module *m, Str name, Id loc); // makes the name unique by ".2" ...
 Id fn_value(Module *m, Fn *f, Str name, Dtype t, const int64_t *extent, uint32_t rank, Role role, Id loc); // name made unique

@@ -295,9 +295,7 @@ static void read_fits(const Module *m, Id read, void *ctx) {
 
 static bool reads_fit(const ShardAsk *q, Assign a, Buf *why) {
   Reads r = {q, a, why, true};
-  ex_reads(q->m, q->s->body, read_fits, &r);
-  for (uint32_t d = 0; d < q->f->value.at[q->s->lhs].rank; d++)
-    ex_reads(q->m, q->s->sub[d], read_fits, &r);
+  comp_reads(q->m, q->f, q->s, read_fits, &r);
   return r.ok;
 }
 

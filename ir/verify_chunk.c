@@ -32,12 +32,9 @@ static Id place_of(const Module *m, const Fn *f, const Value *v) {
   Id id = (Id)(v - f->value.at);
   for (uint32_t i = 0; i < f->stmt.n; i++) {
     const Stmt *s = &f->stmt.at[i];
-    bool here = !s->call && (s->lhs == id || s->from == id);
+    bool here = (!s->call && s->lhs == id) || stmt_has_read(m, f, s, id);
     for (uint32_t k = 0; s->call && k < s->call->nresult; k++)
       here |= s->call->result[k].value == id;
-    for (uint32_t k = 0; s->call && k < s->call->narg; k++)
-      here |= s->call->arg[k].mode != ACT_ITER && s->call->arg[k].value == id;
-    if (!s->call && s->kind == ST_COMP) here |= ex_has_read(m, s->body, id);
     if (here && s->loc) return s->loc;
   }
   return v->loc ? v->loc : f->loc;

@@ -353,7 +353,7 @@ static void note_value(Id v, void *ctx) { ((Reads *)ctx)->any |= v == ((Reads *)
 
 static bool uses(const Norm *n, const Stmt *s, Id value) {
   Reads r = {value, false};
-  stmt_uses(n->m, n->f, s, note_value, &r);
+  stmt_reads(n->m, n->f, s, note_value, &r);
   return r.any;
 }
 

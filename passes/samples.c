@@ -149,8 +149,7 @@ static void find(Find *q) {
   const Module *m = q->b->m;
   uint32_t rank = q->f->value.at[q->s->lhs].rank;
   q->found.own.index = -1;
-  ex_reads(m, q->s->body, find_read, q);
-  for (uint32_t d = 0; d < rank; d++) ex_reads(m, q->s->sub[d], find_read, q);
+  comp_reads(m, q->f, q->s, find_read, q);
   q->read = NONE;
   find_subs(q, &q->type[q->s->lhs], q->s->sub, rank);
   find_unread(q);

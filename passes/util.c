@@ -73,48 +73,6 @@ void call_add_result(Module *m, Call *c, ResultMode mode, Id value) {
   c->result = result;
 }
 
-typedef struct UseCtx {
-  void (*visit)(Id value, void *ctx);
-  void *ctx;
-} UseCtx;
-
-static void use_read(const Module *m, Id read, void *ctx) {
-  UseCtx *u = ctx;
-  u->visit((Id)ex(m, read)->integer, u->ctx);
-}
-
-void stmt_uses(const Module *m, const Fn *f, const Stmt *s, void (*visit)(Id, void *), void *ctx) {
-  UseCtx u = {visit, ctx};
-  if (s->kind == ST_COMP) {
-    for (uint32_t d = 0; d < f->value.at[s->lhs].rank; d++) ex_reads(m, s->sub[d], use_read, &u);
-    ex_reads(m, s->body, use_read, &u);
-    return;
-  }
-  if (!s->call) {
-    visit(s->from, ctx);
-    return;
-  }
-  for (uint32_t i = 0; i < s->call->narg; i++)
-    if (s->call->arg[i].value != NONE) visit(s->call->arg[i].value, ctx);
-}
-
-static bool formal_inout(const Module *m, const Call *c, uint32_t i) {
-  const Fn *g = &m->fn.at[c->fn];
-  return g->value.at[g->arg.at[i]].role == ROLE_INOUT;
-}
-
-void stmt_defines(const Module *m, const Stmt *s, void (*visit)(Id, void *), void *ctx) {
-  if (!s->call) {
-    visit(s->lhs, ctx);
-    return;
-  }
-  const Call *c = s->call;
-  for (uint32_t i = 0; i < c->narg; i++)
-    if (c->arg[i].value != NONE && formal_inout(m, c, i)) visit(c->arg[i].value, ctx);
-  for (uint32_t i = 0; i < c->nresult; i++)
-    if (c->result[i].value != NONE) visit(c->result[i].value, ctx);
-}
-
 static bool ex_is_random(const Module *m, Id e) {
   if (ex_is(m, e, OP_RANDOM)) return true;
   for (uint32_t i = 0; i < ex(m, e)->narg; i++)
@@ -164,13 +122,13 @@ void fn_remove_dead(Module *m, Fn *f, uint32_t *mark) {
   for (uint32_t i = f->stmt.n; i-- > 0;) {
     Stmt *s = &f->stmt.at[i];
     live.any = false;
-    stmt_defines(m, s, live_test, &live);
+    stmt_writes(m, s, live_test, &live);
     if (!(keep[i] = live.any)) continue;
     if (s->kind == ST_REPEAT)
       for (uint32_t r = 0; r < s->call->nresult; r++)
         if (s->call->result[r].mode == RES_SLICE && !live.at[s->call->result[r].value])
           s->call->result[r] = (Result){RES_DROP, NONE};
-    stmt_uses(m, f, s, live_set, &live);
+    stmt_reads(m, f, s, live_set, &live);
   }
   uint32_t n = 0, at = mark ? *mark : 0;
   for (uint32_t i = 0; i < f->stmt.n; i++) {
@@ -190,8 +148,8 @@ void fn_compact(Module *m, Fn *f) {
   for (uint32_t i = 0; i < f->arg.n; i++) used.at[f->arg.at[i]] = true;
   for (uint32_t i = 0; i < f->result.n; i++) used.at[f->result.at[i]] = true;
   for (uint32_t i = 0; i < f->stmt.n; i++) {
-    stmt_uses(m, f, &f->stmt.at[i], live_set, &used);
-    stmt_defines(m, &f->stmt.at[i], live_set, &used);
+    stmt_reads(m, f, &f->stmt.at[i], live_set, &used);
+    stmt_writes(m, &f->stmt.at[i], live_set, &used);
   }
   uint32_t n = 0;
   for (Id v = 0; v < f->value.n; v++) to[v] = used.at[v] ? n++ : NONE;

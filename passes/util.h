@@ -9,14 +9,6 @@
 Stmt stmt_copy(Module *m, const Fn *f, const Stmt *s);
 // The same with values renumbered: value v, of f, becomes value[v].
 Stmt stmt_renumber(Module *m, const Fn *f, const Stmt *s, const Id *value);
-// Calls visit for every value that the statement reads: in its body, in subscripts, as an actual
-// (those accumulated into as well). A value may be visited more than once.
-void stmt_uses(const Module *m, const Fn *f, const Stmt *s, void (*visit)(Id value, void *ctx),
-               void *ctx);
-// Calls visit for every value that the statement writes: its lhs, results of a call, and actuals of
-// formals that the callee accumulates into.
-void stmt_defines(const Module *m, const Stmt *s, void (*visit)(Id value, void *ctx), void *ctx);
-
 // The place of a read in a statement's body: its own, where that is known, or the statement's.
 Id stmt_read_loc(const Module *m, const Stmt *s, Id read);
 

@@ -26,9 +26,7 @@ static void find_rows(Cpu *c, bool *crosses) {
       if (u.nest_of[b] || s->red != RED_NONE)
         crosses[b] |= u.nest_of[b] != u.nest + 1 || s->red != RED_NONE;
       u.nest_of[b] = u.nest + 1;
-      ex_reads(c->m, s->body, note_read, &u);
-      for (uint32_t d = 0; d < c->f->value.at[s->lhs].rank; d++)
-        ex_reads(c->m, s->sub[d], note_read, &u);
+      comp_reads(c->m, c->f, s, note_read, &u);
     }
   }
 }

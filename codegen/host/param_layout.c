@@ -17,22 +17,6 @@ typedef struct Use {
   uint32_t stmt; // the last of them
 } Use;
 
-typedef struct Reads {
-  Id value;
-  bool found;
-} Reads;
-
-static void visit_read(const Module *m, Id read, void *ctx) {
-  Reads *r = ctx;
-  r->found = r->found || (Id)ex(m, read)->integer == r->value;
-}
-
-static bool comp_touches(const Module *m, const Stmt *s, Id v) {
-  Reads r = {v, s->lhs == v};
-  ex_reads(m, s->body, visit_read, &r);
-  return r.found;
-}
-
 static void use_in_call(const Fn *f, uint32_t at, Id v, Use *u) {
   const Call *c = f->stmt.at[at].call;
   bool repeat = f->stmt.at[at].kind == ST_REPEAT, any = false;
@@ -50,9 +34,8 @@ static Use use_of(const Module *m, const Fn *f, Id v) {
   Use u = {0};
   for (uint32_t i = 0; i < f->stmt.n; i++) {
     const Stmt *s = &f->stmt.at[i];
-    if (s->kind == ST_CALL || s->kind == ST_REPEAT) use_in_call(f, i, v, &u);
-    else if (s->kind == ST_COMP ? comp_touches(m, s, v) : s->from == v || s->lhs == v)
-      u.whole = true;
+    if (s->call) use_in_call(f, i, v, &u);
+    else if (s->lhs == v || stmt_has_read(m, f, s, v)) u.whole = true;
   }
   return u;
 }
@@ -91,7 +74,7 @@ static Id use_in(const Module *m, Id fn, Id param) {
   const Fn *f = &m->fn.at[fn];
   Place p = {param, f, false};
   for (uint32_t i = 0; i < f->stmt.n; i++) {
-    stmt_uses(m, f, &f->stmt.at[i], look, &p);
+    stmt_reads(m, f, &f->stmt.at[i], look, &p);
     if (p.found) return f->stmt.at[i].loc;
   }
   return 0;

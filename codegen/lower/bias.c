@@ -30,9 +30,7 @@ static uint32_t only_use(const Fuse *u, uint32_t made) {
     }
     if (i != made && s->lhs == value) return NONE;
     Reads r = {u, value, 0};
-    ex_reads(u->m, s->body, count_read, &r);
-    for (uint32_t d = 0; d < u->f->value.at[s->lhs].rank; d++)
-      ex_reads(u->m, s->sub[d], count_read, &r);
+    comp_reads(u->m, u->f, s, count_read, &r);
     if (!r.count) continue;
     if (r.count > 1 || use != NONE) return NONE;
     use = i;

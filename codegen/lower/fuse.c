@@ -20,28 +20,17 @@ static void touch(Touch *t, Id value) {
   if (b != value) t->by[b] = UINT32_MAX; // a view: its buffer is in memory
 }
 
-static void touch_read(const Module *m, Id read, void *ctx) {
-  touch(ctx, (Id)ex(m, read)->integer);
+static void touch_value(Id value, void *ctx) { touch(ctx, value); }
+
+static void touch_outside(Id value, void *ctx) {
+  Touch *t = ctx;
+  t->by[t->u->fp->layout[value].buffer] = UINT32_MAX;
 }
 
 static void touch_stmt(Touch *t, const Stmt *s) {
-  if (s->kind == ST_COLL) {
-    t->by[t->u->fp->layout[s->lhs].buffer] = t->by[t->u->fp->layout[s->from].buffer] = UINT32_MAX;
-    return;
-  }
-  if (s->kind != ST_COMP) {
-    for (uint32_t i = 0; i < s->call->narg; i++)
-      if (s->call->arg[i].value != NONE)
-        t->by[t->u->fp->layout[s->call->arg[i].value].buffer] = UINT32_MAX;
-    for (uint32_t i = 0; i < s->call->nresult; i++)
-      if (s->call->result[i].value != NONE)
-        t->by[t->u->fp->layout[s->call->result[i].value].buffer] = UINT32_MAX;
-    return;
-  }
-  touch(t, s->lhs);
-  ex_reads(t->u->m, s->body, touch_read, t);
-  for (uint32_t d = 0; d < t->u->f->value.at[s->lhs].rank; d++)
-    ex_reads(t->u->m, s->sub[d], touch_read, t);
+  void (*visit)(Id, void *) = s->kind == ST_COMP ? touch_value : touch_outside;
+  stmt_writes(t->u->m, s, visit, t);
+  stmt_reads(t->u->m, t->u->f, s, visit, t);
 }
 
 // Values that more than one kernel needs, or the caller, or the library.

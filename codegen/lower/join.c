@@ -71,15 +71,9 @@ static void member_read(const Module *m, Id read, void *ctx) {
   constrain(j, sub, j->s->sub, ex(m, read)->narg);
 }
 
-static void each_read(const Fuse *u, const Stmt *s, void (*visit)(const Module *, Id, void *),
-                      void *ctx) {
-  ex_reads(u->m, s->body, visit, ctx);
-  for (uint32_t d = 0; d < u->f->value.at[s->lhs].rank; d++) ex_reads(u->m, s->sub[d], visit, ctx);
-}
-
 static void compare(Join *j) {
-  each_read(j->u, j->s, candidate_read, j);
-  each_read(j->u, j->t, member_read, j);
+  comp_reads(j->u->m, j->u->f, j->s, candidate_read, j);
+  comp_reads(j->u->m, j->u->f, j->t, member_read, j);
   const Layout *l = j->u->fp->layout;
   if (l[j->t->lhs].buffer != l[j->s->lhs].buffer) return;
   j->dependent = true;
@@ -103,7 +97,7 @@ static void sibling_read(const Module *m, Id read, void *ctx) {
   (void)m;
   Join *j = ctx;
   j->read = read;
-  each_read(j->u, j->s, sibling_pair, j);
+  comp_reads(j->u->m, j->u->f, j->s, sibling_pair, j);
 }
 
 static double points(const Stmt *s, uint32_t n) {
@@ -231,7 +225,7 @@ bool fuse_join(Fuse *u, Group *g, const Member *candidate) {
   for (uint32_t i = 0; j.siblings && i < g->member.n; i++) {
     j.x = &g->member.at[i];
     j.t = &u->f->stmt.at[j.x->stmt];
-    each_read(u, j.t, sibling_read, &j);
+    comp_reads(u->m, u->f, j.t, sibling_read, &j);
   }
   keep_owned(&j);
   double count;
@@ -274,7 +268,7 @@ static bool writes(const Fuse *u, const Stmt *s, Id buffer) {
 static bool reads(const Fuse *u, const Stmt *s, Id buffer) {
   if (s->kind == ST_COMP) {
     Uses x = {u, buffer, false};
-    each_read(u, s, find_use, &x);
+    comp_reads(u->m, u->f, s, find_use, &x);
     return x.found;
   }
   if (!s->call) return same_buffer(u, s->from, buffer);

@@ -16,9 +16,7 @@ static void visit_read(const Module *m, Id read, void *ctx) {
 
 void fuse_accesses(const Fuse *u, const Stmt *s, AccessVisit *visit, void *ctx) {
   Accesses x = {u, s, visit, ctx};
-  ex_reads(u->m, s->body, visit_read, &x);
-  for (uint32_t d = 0; d < u->f->value.at[s->lhs].rank; d++)
-    ex_reads(u->m, s->sub[d], visit_read, &x);
+  comp_reads(u->m, u->f, s, visit_read, &x);
   Affine a = affine_lhs(u->m, u->f, u->fp->layout, s);
   visit(u, s, NONE, &a, ctx);
 }

@@ -133,8 +133,7 @@ static bool at_same_point(Build *b, const Nest *n, const NestStmt *ns) {
   for (uint32_t i = 0; i < n->stmt.n; i++) {
     SamePoint p = {b, &n->stmt.at[i], ns, true};
     const Stmt *w = stmt_of(b, p.writer);
-    ex_reads(b->u->m, s->body, check_read, &p);
-    for (uint32_t d = 0; d < rank; d++) ex_reads(b->u->m, s->sub[d], check_read, &p);
+    comp_reads(b->u->m, b->u->f, s, check_read, &p);
     if (w->lhs == s->lhs) p.same &= same_subscripts(b, p.writer, w->sub, ns, s->sub, rank);
     else if (b->u->fp->layout[w->lhs].buffer == b->u->fp->layout[s->lhs].buffer) p.same = false;
     // Several points of the earlier statement may meet in an element: then it must be done first.
@@ -303,9 +302,7 @@ static bool may_share(Build *b, uint32_t nest, const NestStmt *writer, Id in) {
       x.reader = &b->l->nest.at[x.at].stmt.at[j];
       const Stmt *s = stmt_of(b, x.reader);
       if (b->u->fp->layout[s->lhs].buffer == in) return false;
-      ex_reads(b->u->m, s->body, share_read, &x);
-      for (uint32_t d = 0; d < f->value.at[s->lhs].rank; d++)
-        ex_reads(b->u->m, s->sub[d], share_read, &x);
+      comp_reads(b->u->m, f, s, share_read, &x);
     }
   return x.ok && x.found;
 }
@@ -540,9 +537,7 @@ static void arguments(Build *b) {
     t.s = s;
     ex_reads(b->u->m, s->body, note_traffic, &t);
     t.most[b->u->fp->layout[s->lhs].buffer] += points_of(s);
-    ex_reads(b->u->m, s->body, arg_read, b);
-    for (uint32_t d = 0; d < b->u->f->value.at[s->lhs].rank; d++)
-      ex_reads(b->u->m, s->sub[d], arg_read, b);
+    comp_reads(b->u->m, b->u->f, s, arg_read, b);
     add_arg(b, s->lhs, true);
     k->random |= fuse_has_random(b->u->m, s->body);
     for (uint32_t d = 0; d < b->u->f->value.at[s->lhs].rank; d++)
@@ -633,9 +628,7 @@ static uint32_t nests_using(const Build *b, Id value) {
     for (uint32_t j = 0; j < b->l->nest.at[i].stmt.n; j++) {
       const Stmt *s = stmt_of(b, &b->l->nest.at[i].stmt.at[j]);
       use.read |= s->lhs == value;
-      ex_reads(b->u->m, s->body, use_read, &use);
-      for (uint32_t d = 0; d < b->u->f->value.at[s->lhs].rank; d++)
-        ex_reads(b->u->m, s->sub[d], use_read, &use);
+      comp_reads(b->u->m, b->u->f, s, use_read, &use);
     }
     n += use.read;
   }

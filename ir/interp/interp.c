@@ -130,26 +130,9 @@ typedef struct Mention {
   uint32_t *last, at;
 } Mention;
 
-static void mention_read(const Module *m, Id read, void *ctx) {
+static void mention(Id value, void *ctx) {
   Mention *k = ctx;
-  k->last[ex(m, read)->integer] = k->at;
-}
-
-static void mention(const Module *m, const Fn *f, const Stmt *s, Mention *k) {
-  if (s->kind == ST_COMP) {
-    k->last[s->lhs] = k->at;
-    ex_reads(m, s->body, mention_read, k);
-    for (uint32_t d = 0; d < f->value.at[s->lhs].rank; d++) ex_reads(m, s->sub[d], mention_read, k);
-    return;
-  }
-  if (!s->call) {
-    k->last[s->lhs] = k->last[s->from] = k->at;
-    return;
-  }
-  for (uint32_t i = 0; i < s->call->narg; i++)
-    if (s->call->arg[i].mode != ACT_ITER) k->last[s->call->arg[i].value] = k->at;
-  for (uint32_t i = 0; i < s->call->nresult; i++)
-    if (s->call->result[i].mode != RES_DROP) k->last[s->call->result[i].value] = k->at;
+  k->last[value] = k->at;
 }
 
 static FnCode *fn_code(Interp *x, Id fn) {
@@ -158,8 +141,11 @@ static FnCode *fn_code(Interp *x, Id fn) {
   if (c->stmt) return c;
   c->stmt = NEWN(x->arena, StmtCode, f->stmt.n + 1);
   c->last = NEWN(x->arena, uint32_t, f->value.n + 1);
-  for (uint32_t i = 0; i < f->stmt.n; i++)
-    mention(x->m, f, &f->stmt.at[i], &(Mention){c->last, i});
+  for (uint32_t i = 0; i < f->stmt.n; i++) {
+    Mention k = {c->last, i};
+    stmt_reads(x->m, f, &f->stmt.at[i], mention, &k);
+    stmt_writes(x->m, &f->stmt.at[i], mention, &k);
+  }
   for (uint32_t i = 0; i < f->result.n; i++) c->last[f->result.at[i]] = UINT32_MAX;
   return c;
 }

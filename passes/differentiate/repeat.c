@@ -111,8 +111,8 @@ static void find_crossing(Body *b) {
   Fn *f = fn_of(&b->d);
   b->defined = NEWN(m->arena, bool, f->value.n + 1);
   for (uint32_t i = 0; i < b->nforward; i++)
-    stmt_defines(m, &f->stmt.at[i], set_defined, b->defined);
-  for (uint32_t i = b->nforward; i < f->stmt.n; i++) stmt_uses(m, f, &f->stmt.at[i], note_use, b);
+    stmt_writes(m, &f->stmt.at[i], set_defined, b->defined);
+  for (uint32_t i = b->nforward; i < f->stmt.n; i++) stmt_reads(m, f, &f->stmt.at[i], note_use, b);
 }
 
 // Whether a statement only renames elements: y[b, t, h, e] = x[b, t, 1, (h e)].
@@ -139,7 +139,7 @@ static void rename_again(Body *b) {
     for (uint32_t k = 0; k < b->save.n; k++)
       if (b->save.at[k] != s.lhs) b->save.at[n++] = b->save.at[k];
     b->save.n = n;
-    stmt_uses(m, f, &s, note_use, b);
+    stmt_reads(m, f, &s, note_use, b);
     PUSH(m->arena, b->renamed, s);
   }
 }

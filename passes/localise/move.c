@@ -338,7 +338,7 @@ static void count_read(Id value, void *ctx) {
 
 static bool read_once(const Module *m, const Fn *f, const Stmt *s, uint32_t n, Id value) {
   Reader r = {value, 0};
-  for (uint32_t i = 0; i < n; i++) stmt_uses(m, f, &s[i], count_read, &r);
+  for (uint32_t i = 0; i < n; i++) stmt_reads(m, f, &s[i], count_read, &r);
   for (uint32_t i = 0; i < f->result.n; i++) r.n += f->result.at[i] == value;
   return r.n == 1;
 }

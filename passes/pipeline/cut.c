@@ -93,7 +93,7 @@ static bool is_free(const Cut *c, const Stmt *s, const bool *free) {
   const Fn *f = cut_fn(c);
   if (s->kind != ST_COMP || s->acc || is_result(f, s->lhs)) return false;
   Roots r = {c, free, true, true};
-  stmt_uses(c->m, f, s, root, &r);
+  stmt_reads(c->m, f, s, root, &r);
   return r.data || (r.local && renames(c->m, s));
 }
 
@@ -114,13 +114,13 @@ static void read_through(const Cut *c, Id v, void (*visit)(Id, void *), void *ct
   Id d = c->def[v];
   Through t = {c, visit, ctx};
   if (d != NONE && c->task.at[d].free)
-    stmt_uses(c->m, cut_fn(c), &cut_fn(c)->stmt.at[d], through, &t);
+    stmt_reads(c->m, cut_fn(c), &cut_fn(c)->stmt.at[d], through, &t);
   else visit(v, ctx);
 }
 
 void cut_reads(const Cut *c, const Stmt *s, void (*visit)(Id, void *), void *ctx) {
   Through t = {c, visit, ctx};
-  stmt_uses(c->m, cut_fn(c), s, through, &t);
+  stmt_reads(c->m, cut_fn(c), s, through, &t);
 }
 
 typedef struct Def {
@@ -138,7 +138,7 @@ void cut_defs(Cut *c) {
   c->def = NEWN(c->m->arena, Id, f->value.n + 1);
   memset(c->def, 0xff, (f->value.n + 1) * sizeof(Id));
   for (uint32_t i = 0; i < f->stmt.n; i++)
-    stmt_defines(c->m, &f->stmt.at[i], set_def, &(Def){c, i});
+    stmt_writes(c->m, &f->stmt.at[i], set_def, &(Def){c, i});
 }
 
 // ---- the function as it was
@@ -188,8 +188,8 @@ static uint32_t part_phases(Cut *c) {
   for (uint32_t i = 0; i < f->result.n; i++) w.value[f->result.at[i]] = true;
   for (uint32_t i = f->stmt.n; i-- > 0;) {
     w.any = false;
-    stmt_defines(c->m, &f->stmt.at[i], test, &w);
-    if ((forward[i] = w.any)) stmt_uses(c->m, f, &f->stmt.at[i], want, &w);
+    stmt_writes(c->m, &f->stmt.at[i], test, &w);
+    if ((forward[i] = w.any)) stmt_reads(c->m, f, &f->stmt.at[i], want, &w);
   }
   for (int back = 0; back < 2; back++) {
     for (uint32_t i = 0; i < f->stmt.n; i++) {
@@ -259,7 +259,7 @@ static bool read_by_slices(const Cutting *x, Id v, uint32_t forward) {
   if (is_result(cut_fn(x->c), v)) return false;
   for (uint32_t i = 0; i < x->n; i++) {
     Whole w = {v, false};
-    stmt_uses(x->m, cut_fn(x->c), &x->stmt[i], note_whole, &w);
+    stmt_reads(x->m, cut_fn(x->c), &x->stmt[i], note_whole, &w);
     if (!w.read) continue;
     if (x->plan[i].match != forward) return false;
     for (uint32_t k = 0; k < x->stmt[i].call->narg; k++) {
@@ -625,7 +625,7 @@ bool cut_eval(Module *m, Id eval, const char *verb, const Cut *like, const uint6
     }
     t->chunk = at;
     t->placed = true;
-    stmt_defines(m, &x.stmt[i], set_chunk, &(SetChunk){chunk, at});
+    stmt_writes(m, &x.stmt[i], set_chunk, &(SetChunk){chunk, at});
   }
   rebuild(&x);
   return true;

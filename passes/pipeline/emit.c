@@ -63,7 +63,7 @@ static Needs find_needs(Cut *c) {
     n.phase = t->phase;
     n.chunk = t->chunk;
     cut_reads(c, &f->stmt.at[i], note_need, &n);
-    stmt_defines(c->m, &f->stmt.at[i], note_grad, &n);
+    stmt_writes(c->m, &f->stmt.at[i], note_grad, &n);
   }
   n.phase = PHASE_F;
   n.chunk = c->nchunk - 1;
@@ -199,14 +199,14 @@ static void add_statements(Emit *e) {
   for (uint32_t i = cut_fn(c)->stmt.n; i-- > 0;) {
     const Task *k = &c->task.at[i];
     take[i] |= !k->free && k->phase == e->phase && k->chunk == e->k;
-    if (take[i]) stmt_uses(e->m, cut_fn(c), &cut_fn(c)->stmt.at[i], take_free, &t);
+    if (take[i]) stmt_reads(e->m, cut_fn(c), &cut_fn(c)->stmt.at[i], take_free, &t);
   }
   bool last = e->phase == PHASE_F && e->k == c->nchunk - 1;
   for (uint32_t i = 0; last && i < cut_fn(c)->result.n; i++) take_free(cut_fn(c)->result.at[i], &t);
   for (uint32_t i = 0; i < cut_fn(c)->stmt.n; i++) {
     if (!take[i]) continue;
-    stmt_uses(e->m, cut_fn(c), &cut_fn(c)->stmt.at[i], need_local, e);
-    stmt_defines(e->m, &cut_fn(c)->stmt.at[i], need_local, e);
+    stmt_reads(e->m, cut_fn(c), &cut_fn(c)->stmt.at[i], need_local, e);
+    stmt_writes(e->m, &cut_fn(c)->stmt.at[i], need_local, e);
     Stmt s = stmt_renumber(e->m, cut_fn(c), &cut_fn(c)->stmt.at[i], e->map);
     PUSH(e->m->arena, e->m->fn.at[e->fn].stmt, s);
   }

@@ -91,7 +91,7 @@ static bool place_backward(Place *p, uint32_t at) {
   p->hi = p->bound = c->nchunk - 1;
   p->allowed = UINT64_MAX;
   cut_reads(c, s, note_bounds, p);
-  stmt_defines(c->m, s, note_written, p);
+  stmt_writes(c->m, s, note_written, p);
   if (t->placed) {
     if (t->chunk > p->hi) return crossed(c, s);
     p->chunk = t->chunk;
@@ -105,7 +105,7 @@ static bool place_backward(Place *p, uint32_t at) {
   t->chunk = p->chunk;
   t->placed = true;
   cut_reads(c, s, set_use, p);
-  stmt_defines(c->m, s, set_made, p);
+  stmt_writes(c->m, s, set_made, p);
   return true;
 }
 
@@ -135,7 +135,7 @@ static void note_write(Id v, void *ctx) {
 static bool adds_to(const Cut *c, const Stmt *s, Id v) {
   Writes w = {v, false};
   if (!s->call && !s->acc) return false;
-  stmt_defines(c->m, s, note_write, &w);
+  stmt_writes(c->m, s, note_write, &w);
   return w.any;
 }
 
@@ -208,7 +208,7 @@ bool cut_place(Cut *c) {
     if (t->free || t->phase != PHASE_F) continue;
     p.chunk = t->chunk;
     cut_reads(c, &cut_fn(c)->stmt.at[i], note_forward_use, &p);
-    stmt_defines(c->m, &cut_fn(c)->stmt.at[i], note_made, &p);
+    stmt_writes(c->m, &cut_fn(c)->stmt.at[i], note_made, &p);
   }
   for (uint32_t i = 0; i < cut_fn(c)->stmt.n; i++)
     if (!c->task.at[i].free && c->task.at[i].phase == PHASE_B && !place_backward(&p, i))

@@ -78,9 +78,9 @@ static bool *needed(Module *m, const Fn *f, uint64_t sums) {
   bool *need = NEWN(m->arena, bool, f->stmt.n + 1), *wanted = wanted_first(m, f, sums);
   for (uint32_t i = f->stmt.n; i-- > 0;) {
     Marks x = {NULL, wanted, false};
-    stmt_defines(m, &f->stmt.at[i], test, &x);
+    stmt_writes(m, &f->stmt.at[i], test, &x);
     if (!(need[i] = x.any)) continue;
-    stmt_uses(m, f, &f->stmt.at[i], want, &x);
+    stmt_reads(m, f, &f->stmt.at[i], want, &x);
   }
   return need;
 }
@@ -95,12 +95,12 @@ static void find_crossing(Parts *p, const Call *call) {
   for (uint32_t i = f->stmt.n; i-- > 0;) {
     const Stmt *s = &f->stmt.at[i];
     p->again[i] = p->first[i] && renames(m, s) && read[s->lhs];
-    if (!p->first[i] || p->again[i]) stmt_uses(m, f, s, want, &x);
+    if (!p->first[i] || p->again[i]) stmt_reads(m, f, s, want, &x);
     if (p->again[i]) read[s->lhs] = false;
   }
   for (uint32_t i = 0; i < f->stmt.n; i++) { // what weights makes itself does not cross
     x.wanted = p->cross;
-    if (p->first[i]) stmt_defines(m, &f->stmt.at[i], want, &x);
+    if (p->first[i]) stmt_writes(m, &f->stmt.at[i], want, &x);
   }
   for (uint32_t i = 0; i < f->arg.n; i++) p->cross[f->arg.at[i]] = call->arg[i].mode == ACT_CARRY;
   for (Id v = 0; v < f->value.n; v++)
@@ -150,8 +150,8 @@ static bool *mentioned(Module *m, const Fn *g) {
   bool *used = NEWN(m->arena, bool, g->value.n + 1);
   Marks x = {NULL, used, false};
   for (uint32_t i = 0; i < g->stmt.n; i++) {
-    stmt_uses(m, g, &g->stmt.at[i], want, &x);
-    stmt_defines(m, &g->stmt.at[i], want, &x);
+    stmt_reads(m, g, &g->stmt.at[i], want, &x);
+    stmt_writes(m, &g->stmt.at[i], want, &x);
   }
   return used;
 }
@@ -278,14 +278,14 @@ static Id part_inside(Module *m, Id fn, uint64_t sums, Parts **known) {
   for (uint32_t i = n; i-- > 0;) {
     const Stmt *s = &m->fn.at[fn].stmt.at[i];
     Marks x = {NULL, wanted, false};
-    stmt_defines(m, s, test, &x);
+    stmt_writes(m, s, test, &x);
     if (!x.any) continue;
     if (s->kind == ST_REPEAT) {
       // What it adds to for later statements alone is its own use of it, not theirs.
       parts[i] = parts_of_repeat(m, s->call, wanted, known);
       any |= parts[i] != NULL;
     }
-    if (!parts[i]) stmt_uses(m, &m->fn.at[fn], &m->fn.at[fn].stmt.at[i], want, &x);
+    if (!parts[i]) stmt_reads(m, &m->fn.at[fn], &m->fn.at[fn].stmt.at[i], want, &x);
     else want_half(parts[i], m->fn.at[fn].stmt.at[i].call, &x);
   }
   CHECK(m->fn.at[fn].value.n == nvalue);
@@ -320,7 +320,7 @@ static void split_chunk(Cut *c, uint32_t chunk, Parts **known) {
     if (!in_phase(&c->task.at[i], chunk)) continue;
     const Stmt *s = &cut_fn(c)->stmt.at[i];
     x.any = false;
-    stmt_defines(c->m, s, test, &x);
+    stmt_writes(c->m, s, test, &x);
     if ((mark[i] = x.any)) cut_reads(c, s, want, &x);
   }
   VEC(Stmt) stmt = {0};
@@ -357,7 +357,7 @@ static bool check_split(Cut *c) {
     const Stmt *s = &cut_fn(c)->stmt.at[i];
     Marks x = {c, NULL, false};
     if (c->task.at[i].free || c->task.at[i].phase != PHASE_B) continue;
-    stmt_defines(c->m, s, test_grad, &x);
+    stmt_writes(c->m, s, test_grad, &x);
     if (!x.any) continue;
     diag_error(c->m->src, s->loc,
                "schedule zb cannot part this into the gradient of its input and those of its "

@@ -225,9 +225,7 @@ static void way_by(Ways *w, Assign a) {
   Wanted q = {.w = w, .a = a};
   Shard made;
   if (!assign_goes(w, a) || !shard_makes(&w->ask, a, &made, NULL)) return;
-  ex_reads(w->z->m, w->s->body, want_read, &q);
-  for (uint32_t d = 0; d < w->f->value.at[w->s->lhs].rank; d++)
-    ex_reads(w->z->m, w->s->sub[d], want_read, &q);
+  comp_reads(w->z->m, w->f, w->s, want_read, &q);
   if (!q.bad) add_choice(w, &q, made, 0);
 }
 
@@ -304,9 +302,7 @@ typedef struct Option {
 static void guarded_options(Ways *w, Option *o) {
   Guards g = {w, o->value, (1u << w->f->value.at[o->value].rank) - 1};
   int64_t block[MAX_BLOCKS];
-  ex_reads(w->z->m, w->s->body, guard_read, &g);
-  for (uint32_t d = 0; d < w->f->value.at[w->s->lhs].rank; d++)
-    ex_reads(w->z->m, w->s->sub[d], guard_read, &g);
+  comp_reads(w->z->m, w->f, w->s, guard_read, &g);
   for (uint32_t d = 0; d < w->f->value.at[o->value].rank; d++) {
     if (!(g.dims >> d & 1)) continue;
     uint32_t n = dim_blocks(w, o->value, d, block);
@@ -363,7 +359,7 @@ static void way_by_types(Ways *w, const Options *o) {
 
 static void ways_by_none(Ways *w, bool whole) {
   Options o = {.w = w};
-  stmt_uses(w->z->m, w->f, w->s, add_option, &o);
+  stmt_reads(w->z->m, w->f, w->s, add_option, &o);
   for (uint32_t i = 0; whole && i < o.n; i++) o.at[i].n = 1;
   for (uint32_t tried = 0; tried < w->z->m->limits.search_ways; tried++) {
     way_by_types(w, &o);

@@ -73,11 +73,8 @@ static void join_read(const Module *m, Id read, void *ctx) {
 
 static void join_comp(Join *j, const Fn *f, const Stmt *s) {
   const Module *m = j->c->m;
-  ex_reads(m, s->body, join_read, j);
-  for (uint32_t d = 0; d < f->value.at[s->lhs].rank; d++) {
-    ex_reads(m, s->sub[d], join_read, j);
-    join_sub(j, s->lhs, d, s->sub[d]);
-  }
+  comp_reads(m, f, s, join_read, j);
+  for (uint32_t d = 0; d < f->value.at[s->lhs].rank; d++) join_sub(j, s->lhs, d, s->sub[d]);
 }
 
 static void join_dims(Join *j, Id value, Id callee, Id formal, bool slice) {

@@ -73,7 +73,7 @@ static void add_items(Build *b, uint32_t body) {
     Collect c = {b, &it, &b->l->body.at[body]};
     it.kind = s->kind == ST_COMP ? ITEM_COMP : s->kind == ST_CALL ? ITEM_CALL : ITEM_REPEAT;
     if (it.kind == ITEM_COMP) {
-      stmt_uses(m, f, s, collect_use, &c);
+      stmt_reads(m, f, s, collect_use, &c);
       add_to(b, &it, c.body->slot[s->lhs], s->acc);
     } else if (it.kind == ITEM_CALL) {
       collect_call(b, &it, c.body, s->call);

@@ -29,7 +29,7 @@ static void count_use(Id value, void *ctx) { ((Uses *)ctx)->n += value == ((Uses
 
 static uint32_t uses_of(const Module *m, const Fn *f, Id value) {
   Uses u = {value, 0};
-  for (uint32_t i = 0; i < f->stmt.n; i++) stmt_uses(m, f, &f->stmt.at[i], count_use, &u);
+  for (uint32_t i = 0; i < f->stmt.n; i++) stmt_reads(m, f, &f->stmt.at[i], count_use, &u);
   for (uint32_t i = 0; i < f->result.n; i++) u.n += f->result.at[i] == value;
   return u.n;
 }
