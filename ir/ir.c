@@ -16,7 +16,8 @@ const char *const chunk_part_name[NCHUNK_PART] = {"forward", "backward", "weight
 const char *const entry_name[NENTRY] = {"loss", "eval_loss", "sample", "count",
                                         "step", "eval",      "update"};
 const OpInfo op_info[NOP] = {
-#define X(name, text, arity, rule) {#name, text, arity, RULE_##rule},
+#define X(name, text, arity, rule, work, slopes, roundoffs)                                        \
+  {#name, text, arity, RULE_##rule, WORK_##work, slopes, roundoffs},
     OPS(X)
 #undef X
 };

@@ -44,66 +44,77 @@ static inline Scalar scalar_of(Dtype t) { return t == DT_BOOL ? SC_BOOL : t == D
 extern const char *const dtype_name[NDTYPE]; // "real" "f64" "f32" "bf16" "f16" "int" "bool"
 int dtype_size(Dtype t); // bytes; REAL counts as 8, bool as 1
 
-// Operators: name, text, number of arguments, type rule.
+// Operators: name, text, number of arguments, type rule, work, slopes, roundoffs.
 //   LEAF  made by its own constructor     NUM  all reals or all ints, result the same
 //   REAL  reals to real                   INT  ints to int
 //   CMP   two reals or two ints to bool   BOOL bools to bool
 //   SEL   (bool, T, T) to T               CONV see the operator
+// Work of one evaluation: NONE; PLAIN, an instruction or two; SLOW, several; LIBM, a library's function,
+// dearer than to store the value and read it again.
+// Slopes: bit i is set where reals have a derivative by argument i (passes/differentiate/adjoint.c).
+// Roundoffs: how far the computed result of reals may be from the operator's meaning, in units of
+// roundoff of the result: 0 exact, 1 rounded correctly, 8 a library's (ir/interp/interp.h).
 #define OPS(X)                                                                                     \
-  X(REAL, "", 0, LEAF)   /* a constant: Expr.real */                                               \
-  X(INT, "", 0, LEAF)    /* a constant: Expr.integer */                                            \
-  X(BOOL, "", 0, LEAF)   /* a constant: Expr.integer 0 or 1 */                                     \
-  X(INDEX, "", 0, LEAF)  /* an index of the statement: Expr.integer; int, its GLOBAL position */   \
-  X(READ, "", -1, LEAF)  /* Expr.integer is the Value; arguments are its subscripts */             \
-  X(GROUP, "", -1, LEAF) /* merged indices, row-major; int. Arguments after the first are INDEX */ \
-  X(RANDOM, "random", 3, LEAF) /* (site, iteration, element): uniform in [0,1), by Philox; the   \
-                                  element is evaluated in 64 bits */                               \
-  X(NEG, "-", 1, NUM)                                                                              \
-  X(ADD, "+", 2, NUM)                                                                              \
-  X(SUB, "-", 2, NUM)                                                                              \
-  X(MUL, "*", 2, NUM)                                                                              \
-  X(DIV, "/", 2, REAL)                                                                             \
-  X(IDIV, "//", 2, INT)                                                                            \
-  X(MOD, "%", 2, INT)                                                                              \
-  X(POW, "pow", 2, REAL)                                                                           \
-  X(MIN, "min", 2, NUM)                                                                            \
-  X(MAX, "max", 2, NUM)                                                                            \
-  X(FMA, "fma", 3, REAL) /* a * b + c, rounded once */                                             \
-  X(ABS, "abs", 1, NUM)                                                                            \
-  X(EXP, "exp", 1, REAL)                                                                           \
-  X(LOG, "log", 1, REAL)                                                                           \
-  X(SQRT, "sqrt", 1, REAL)                                                                         \
-  X(SIN, "sin", 1, REAL)                                                                           \
-  X(COS, "cos", 1, REAL)                                                                           \
-  X(TANH, "tanh", 1, REAL)                                                                         \
-  X(ERF, "erf", 1, REAL)                                                                           \
-  X(FLOOR, "floor", 1, REAL)                                                                       \
-  X(LT, "<", 2, CMP)                                                                               \
-  X(LE, "<=", 2, CMP)                                                                              \
-  X(GT, ">", 2, CMP)                                                                               \
-  X(GE, ">=", 2, CMP)                                                                              \
-  X(EQ, "==", 2, CMP)                                                                              \
-  X(NE, "!=", 2, CMP)                                                                              \
-  X(AND, "and", 2, BOOL)                                                                           \
-  X(OR, "or", 2, BOOL)                                                                             \
-  X(NOT, "not", 1, BOOL)                                                                           \
-  X(WHERE, "where", 3, SEL)                                                                        \
-  X(TO_REAL, "real", 1, CONV) /* int or bool to real */                                            \
-  X(TO_INT, "int", 1, CONV)   /* real (towards zero) or bool to int */                             \
-  X(STOP, "stop_gradient", 1, NUM)
+  X(REAL, "", 0, LEAF, NONE, 0, 0) /* a constant: Expr.real */                                     \
+  X(INT, "", 0, LEAF, NONE, 0, 0) /* a constant: Expr.integer */                                   \
+  X(BOOL, "", 0, LEAF, NONE, 0, 0) /* a constant: Expr.integer 0 or 1 */                           \
+  X(INDEX, "", 0, LEAF, NONE, 0, 0) /* an index of the statement: Expr.integer; int, its GLOBAL    \
+        position */                                                                                \
+  X(READ, "", -1, LEAF, NONE, 0, 0) /* Expr.integer is the Value; arguments are its subscripts */  \
+  X(GROUP, "", -1, LEAF, NONE, 0, 0) /* merged indices, row-major; int. Arguments after the        \
+        first are INDEX */                                                                         \
+  X(RANDOM, "random", 3, LEAF, SLOW, 0, 0) /* (site, iteration, element): uniform in [0,1), by     \
+        Philox; the element is evaluated in 64 bits */                                             \
+  X(NEG, "-", 1, NUM, PLAIN, 1, 0)                                                                 \
+  X(ADD, "+", 2, NUM, PLAIN, 3, 1)                                                                 \
+  X(SUB, "-", 2, NUM, PLAIN, 3, 1)                                                                 \
+  X(MUL, "*", 2, NUM, PLAIN, 3, 1)                                                                 \
+  X(DIV, "/", 2, REAL, PLAIN, 3, 1)                                                                \
+  X(IDIV, "//", 2, INT, PLAIN, 0, 0)                                                               \
+  X(MOD, "%", 2, INT, PLAIN, 0, 0)                                                                 \
+  X(POW, "pow", 2, REAL, LIBM, 3, 8)                                                               \
+  X(MIN, "min", 2, NUM, PLAIN, 3, 0)                                                               \
+  X(MAX, "max", 2, NUM, PLAIN, 3, 0)                                                               \
+  X(FMA, "fma", 3, REAL, PLAIN, 7, 1) /* a * b + c, rounded once */                                \
+  X(ABS, "abs", 1, NUM, PLAIN, 1, 0)                                                               \
+  X(EXP, "exp", 1, REAL, LIBM, 1, 8)                                                               \
+  X(LOG, "log", 1, REAL, LIBM, 1, 8)                                                               \
+  X(SQRT, "sqrt", 1, REAL, SLOW, 1, 1)                                                             \
+  X(SIN, "sin", 1, REAL, LIBM, 1, 8)                                                               \
+  X(COS, "cos", 1, REAL, LIBM, 1, 8)                                                               \
+  X(TANH, "tanh", 1, REAL, LIBM, 1, 8)                                                             \
+  X(ERF, "erf", 1, REAL, LIBM, 1, 8)                                                               \
+  X(FLOOR, "floor", 1, REAL, PLAIN, 0, 0)                                                          \
+  X(LT, "<", 2, CMP, PLAIN, 0, 0)                                                                  \
+  X(LE, "<=", 2, CMP, PLAIN, 0, 0)                                                                 \
+  X(GT, ">", 2, CMP, PLAIN, 0, 0)                                                                  \
+  X(GE, ">=", 2, CMP, PLAIN, 0, 0)                                                                 \
+  X(EQ, "==", 2, CMP, PLAIN, 0, 0)                                                                 \
+  X(NE, "!=", 2, CMP, PLAIN, 0, 0)                                                                 \
+  X(AND, "and", 2, BOOL, PLAIN, 0, 0)                                                              \
+  X(OR, "or", 2, BOOL, PLAIN, 0, 0)                                                                \
+  X(NOT, "not", 1, BOOL, PLAIN, 0, 0)                                                              \
+  X(WHERE, "where", 3, SEL, PLAIN, 6, 0)                                                           \
+  X(TO_REAL, "real", 1, CONV, PLAIN, 0, 0) /* int or bool to real */                               \
+  X(TO_INT, "int", 1, CONV, PLAIN, 0, 0) /* real (towards zero) or bool to int */                  \
+  X(STOP, "stop_gradient", 1, NUM, PLAIN, 0, 0)
 
 typedef enum Op {
-#define X(name, text, arity, rule) OP_##name,
+#define X(name, text, arity, rule, work, slopes, roundoffs) OP_##name,
   OPS(X)
 #undef X
       NOP
 } Op;
 typedef enum TypeRule { RULE_LEAF, RULE_NUM, RULE_REAL, RULE_INT, RULE_CMP, RULE_BOOL, RULE_SEL, RULE_CONV } TypeRule;
+typedef enum Work { WORK_NONE, WORK_PLAIN, WORK_SLOW, WORK_LIBM } Work; // in rising order
 typedef struct OpInfo {
   const char *name; // "ADD"
   const char *text; // "+"
   int arity; // -1: any
   TypeRule rule;
+  Work work;
+  uint8_t slopes;
+  uint8_t roundoffs;
 } OpInfo;
 extern const OpInfo op_info[NOP];
 

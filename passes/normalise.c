@@ -125,8 +125,7 @@ static bool of_arguments(const Norm *n, Id e) {
 static uint32_t operators(const Module *m, Id id) {
   const Expr *e = ex(m, id);
   uint32_t most = (uint32_t)m->limits.inline_operators;
-  bool function = e->op == OP_RANDOM || (e->op >= OP_EXP && e->op <= OP_ERF) || e->op == OP_POW;
-  uint32_t n = function ? most + 1 : op_info[e->op].rule != RULE_LEAF;
+  uint32_t n = op_info[e->op].work >= WORK_SLOW ? most + 1 : op_info[e->op].rule != RULE_LEAF;
   for (uint32_t i = 0; i < e->narg && n <= most; i++) n += operators(m, ex_arg(m, id, i));
   return n;
 }
@@ -194,17 +193,8 @@ static void inline_small(Norm *n) {
 
 static bool costly(const Module *m, Id id) {
   const Expr *e = ex(m, id);
-  switch (e->op) {
-  case OP_POW:
-  case OP_EXP:
-  case OP_LOG:
-  case OP_SIN:
-  case OP_COS:
-  case OP_TANH:
-  case OP_ERF: return true;
-  case OP_READ: return false;
-  default: break;
-  }
+  if (op_info[e->op].work == WORK_LIBM) return true;
+  if (e->op == OP_READ) return false;
   for (uint32_t i = 0; i < e->narg; i++)
     if (costly(m, ex_arg(m, id, i))) return true;
   return false;

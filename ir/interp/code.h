@@ -118,6 +118,8 @@ static inline void note_way(const InterpOptions *o, uint64_t outcome) {
 }
 // Bounds of one instruction's result (scale.c).
 void block_errors(Block *b, const Ins *in);
+// The tangent of an operator of reals at x, whose result is r; t: its operands' tangents.
+double op_tangent(const Ins *in, double r, const double *x, const double *t);
 // Tangents of one instruction's result (tangent.c).
 void block_tangents(Block *b, const Ins *in);
 

@@ -3,40 +3,32 @@
 
 #include "ir/interp/code.h"
 
-enum { LIBM = 8 }; // roundoffs of a libm function: libmvec promises 4 ulp
-
 // What has no error has none however it is amplified; nor has what is multiplied by nothing, though
 // it be uncertain: 0 times infinity would be NaN, which no comparison finds.
 static double amplified(double by, double e) { return e == 0 || by == 0 ? 0 : fabs(by) * e; }
 
 // The bound of one operator of reals whose result is r. An infinity is exact.
 static double real_bound(const Ins *in, double r, const double *x, const double *e, double unit) {
-  double size = isinf(r) ? 0 : fabs(r);
+  double size = isinf(r) ? 0 : fabs(r), rounding = op_info[in->op].roundoffs * size;
   switch (in->op) {
   case OP_NEG:
   case OP_ABS:
   case OP_STOP: return e[0];
   case OP_ADD:
-  case OP_SUB: return e[0] + e[1] + (x[0] != 0 && x[1] != 0 ? size : 0);
+  case OP_SUB: return e[0] + e[1] + (x[0] != 0 && x[1] != 0 ? rounding : 0);
   case OP_MUL:
-    return amplified(x[1], e[0]) + amplified(x[0], e[1]) + unit * amplified(e[0], e[1]) + size;
-  case OP_DIV: return e[0] + e[1] > 0 ? (e[0] + size * e[1]) / fabs(x[1]) + size : size;
-  case OP_FMA: return amplified(x[1], e[0]) + amplified(x[0], e[1]) + e[2] + size;
+    return amplified(x[1], e[0]) + amplified(x[0], e[1]) + unit * amplified(e[0], e[1]) + rounding;
+  case OP_DIV: return e[0] + e[1] > 0 ? (e[0] + size * e[1]) / fabs(x[1]) + rounding : rounding;
+  case OP_FMA: return amplified(x[1], e[0]) + amplified(x[0], e[1]) + e[2] + rounding;
   case OP_MIN:
   case OP_MAX: return fmax(e[0], e[1]);
-  case OP_EXP: return size > 0 ? size * (e[0] + LIBM) : 0;
-  case OP_LOG: return (e[0] > 0 ? e[0] / fabs(x[0]) : 0) + LIBM * size;
-  case OP_SQRT: return (e[0] > 0 ? e[0] / (2 * size) : 0) + size;
-  case OP_SIN: return fabs(cos(x[0])) * e[0] + LIBM * size;
-  case OP_COS: return fabs(sin(x[0])) * e[0] + LIBM * size;
-  case OP_TANH: return (1 - r * r) * e[0] + LIBM * size;
-  case OP_ERF: return 1.1283791670955126 * exp(-x[0] * x[0]) * e[0] + LIBM * size;
+  case OP_EXP: return size > 0 ? size * e[0] + rounding : 0;
   case OP_FLOOR: return e[0] > 0 && fabs(x[0] - rint(x[0])) <= unit * e[0] ? 1 / unit : 0;
   case OP_POW: {
     double by_base = e[0] > 0 ? fabs(x[1] * pow(x[0], x[1] - 1)) * e[0] : 0;
-    return by_base + (e[1] > 0 ? fabs(r * log(x[0])) * e[1] : 0) + LIBM * size;
+    return by_base + (e[1] > 0 ? fabs(r * log(x[0])) * e[1] : 0) + rounding;
   }
-  default: BUG("operator %s has no error bound", op_info[in->op].name);
+  default: CHECK(op_info[in->op].arity == 1); return fabs(op_tangent(in, r, x, e)) + rounding;
   }
 }
 

@@ -17,7 +17,7 @@ static bool takes_first(const Ins *in, double a, double b) {
 }
 
 // Of one operator of reals whose result is r; t: its operands' tangents.
-static double real_tangent(const Ins *in, double r, const double *x, const double *t) {
+double op_tangent(const Ins *in, double r, const double *x, const double *t) {
   switch (in->op) {
   case OP_NEG: return -t[0];
   case OP_ADD: return t[0] + t[1];
@@ -57,7 +57,7 @@ void block_tangents(Block *b, const Ins *in) {
     } else {
       double x[3] = {0}, t[3] = {0};
       for (int i = 0; i < n; i++) x[i] = r[i]->real[l], t[i] = r[i]->tangent[l];
-      tangent[l] = real_tangent(in, b->reg[in->dst].real[l], x, t);
+      tangent[l] = op_tangent(in, b->reg[in->dst].real[l], x, t);
     }
   }
 }

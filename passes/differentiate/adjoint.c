@@ -5,23 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-// The arguments of an operator that carry a derivative, as bits.
-static uint32_t differentiable_args(Op op) {
-  switch (op) {
-  case OP_NEG: case OP_ABS: case OP_EXP: case OP_LOG: case OP_SQRT: case OP_SIN: case OP_COS:
-  case OP_TANH: case OP_ERF:
-    return 1;
-  case OP_ADD: case OP_SUB: case OP_MUL: case OP_DIV: case OP_POW: case OP_MIN: case OP_MAX:
-    return 3;
-  case OP_FMA:
-    return 7;
-  case OP_WHERE:
-    return 6;
-  default:
-    return 0;
-  }
-}
-
 // The nodes of an expression on differentiable paths, arguments before what uses them.
 typedef struct Node {
   Id e;
@@ -41,7 +24,7 @@ static bool collect(Graph *g, Id e) {
   bool carries = false;
   if (x.type == SC_REAL) {
     if (x.op == OP_READ) carries = !g->active || g->active[x.integer];
-    uint32_t args = differentiable_args(x.op);
+    uint32_t args = op_info[x.op].slopes;
     for (uint32_t i = 0; i < x.narg; i++)
       if (args >> i & 1) carries |= collect(g, ex_arg(g->m, e, i));
   }
@@ -165,7 +148,7 @@ static void push(Graph *g, uint32_t k, Id self) {
   Op op = (Op)ex(m, e)->op;
   Terms term = g->node.at[k].term;
   for (uint32_t i = 0; i < ex(m, e)->narg; i++) {
-    if (!(differentiable_args(op) >> i & 1)) continue;
+    if (!(op_info[op].slopes >> i & 1)) continue;
     Node *arg = &g->node.at[g->slot[ex_arg(m, e, i)]];
     if (!arg->carries) continue;
     Id exponent = op == OP_DIV && i == 1 ? logistic_exponent(m, arg->e) : NONE;

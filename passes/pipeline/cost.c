@@ -27,8 +27,7 @@ static double operations(const Module *m, Id e) {
   double n = 0;
   if (x->op == OP_READ) return 0;
   for (uint32_t i = 0; i < x->narg; i++) n += operations(m, ex_arg(m, e, i));
-  bool function = (x->op >= OP_EXP && x->op <= OP_ERF) || x->op == OP_POW || x->op == OP_RANDOM;
-  return x->narg ? n + (function ? FUNCTION : 1) : n;
+  return x->narg ? n + (op_info[x->op].work >= WORK_SLOW ? FUNCTION : 1) : n;
 }
 
 static double points(const Stmt *s) {
