@@ -31,13 +31,14 @@ static int64_t scratch_bytes(const DtProgram *p) {
 // it.
 DtMemory dt_memory(const DtStages *s, int stage, const DtProgram *p, const DtCut *cut, bool saves,
                    const DtWalk *walk, DtHost host) {
-  int64_t size = (int64_t)dt_type_size(p->type);
+  int64_t size = (int64_t)dt_type_size(p->type), param_size = (int64_t)dt_type_size(p->param_type);
   const DtUnits *u = &s->units[stage];
   DtSizes n = dt_sizes(u, &s->view[stage], cut);
-  DtMemory m = {.params = size * n.params,
+  DtMemory m = {.params = param_size * n.params,
+                .masters = size * n.masters,
                 .grads = size * (cut->each ? n.sums : n.grads),
                 .moments = size * n.moment * p->nmoment,
-                .gathered = size * n.gathered,
+                .gathered = param_size * n.gathered,
                 .reducing = size * (cut->each ? n.grads : 0),
                 .buckets = size * n.packed,
                 .frame = s->view[stage].frame_bytes * dt_in_flight(p)};
@@ -48,7 +49,7 @@ DtMemory dt_memory(const DtStages *s, int stage, const DtProgram *p, const DtCut
   m.tied = size * dt_tie_count(s, stage, cut->grads ? cut->owners : 1);
   m.scratch = host.threads * (int64_t)dt_scratch_mapped((size_t)scratch_bytes(p));
   m.exchange = host.exchange;
-  m.total = m.params + m.grads + m.moments + m.gathered + m.reducing + m.buckets + m.frame +
+  m.total = m.params + m.masters + m.grads + m.moments + m.gathered + m.reducing + m.buckets + m.frame +
             m.batches + m.norm + m.collected + m.pipeline + m.tied + m.scratch + m.exchange;
   return m;
 }
@@ -62,37 +63,38 @@ static size_t rounded(int64_t bytes) { return ((size_t)bytes + SLACK + 4095) / 4
 typedef struct Region {
   void *at; // a pointer to any type
   int64_t bytes;
-  bool training; // only a run that takes steps needs it
+  bool training; // only a run that takes steps needs it (masters: or one that exports them)
   const char *name;
   bool zeros; // starts as zeros; of others nothing is read before it is written
+  DtType type; // of zeros
 } Region;
-enum { MOST_REGIONS = 16 + DT_MOST_IN_FLIGHT * (1 + DT_MAX_DATA) };
+enum { MOST_REGIONS = 17 + DT_MOST_IN_FLIGHT * (1 + DT_MAX_DATA) };
 
 // Zeros are written as negative ones: equal to zero in all that is computed of them, and no sum
 // that they enter with anything but another of them is one.
-static void fill_pattern(const Region *g, DtType type, unsigned char *p) {
+static void fill_pattern(const Region *g, unsigned char *p) {
   memset(p, g->zeros ? 0 : CANARY, (size_t)g->bytes);
-  int64_t size = (int64_t)dt_type_size(type);
+  int64_t size = (int64_t)dt_type_size(g->type);
   for (int64_t i = size - 1; g->zeros && i < g->bytes; i += size) p[i] = 0x80;
 }
 
 // Bytes up to the last 4 that are not the pattern any more.
-static int64_t used(const Region *g, DtType type, const unsigned char *p) {
+static int64_t used(const Region *g, const unsigned char *p) {
   static const unsigned char canary[8] = {CANARY, CANARY, CANARY, CANARY,
                                           CANARY, CANARY, CANARY, CANARY};
   unsigned char zero[8] = {0};
-  zero[dt_type_size(type) - 1] = 0x80;
-  int64_t unit = g->zeros ? (int64_t)dt_type_size(type) : 4, n = g->bytes / unit * unit;
+  zero[dt_type_size(g->type) - 1] = 0x80;
+  int64_t unit = g->zeros ? (int64_t)dt_type_size(g->type) : 4, n = g->bytes / unit * unit;
   while (n > 0 && !memcmp(p + n - unit, g->zeros ? zero : canary, (size_t)unit)) n -= unit;
   return n;
 }
 
-static int allocate(const Region *g, DtType type, DtError *e) {
+static int allocate(const Region *g, DtError *e) {
   void *p =
       mmap(NULL, rounded(g->bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) return dt_fail_errno(e, DT_EXIT_OS, "no memory for", "the model's regions");
   dt_touch(p, rounded(g->bytes));
-  if (dt_watching()) fill_pattern(g, type, p);
+  if (dt_watching()) fill_pattern(g, p);
   memset((char *)p + g->bytes, CANARY, SLACK);
   memcpy(g->at, &p, sizeof p);
   return 0;
@@ -110,7 +112,7 @@ static int allocate_scratch(const DtProgram *p, DtError *e) {
   if (dt_scratch_plan((size_t)g.bytes))
     return dt_fail_errno(e, DT_EXIT_OS, "no memory for", "the threads' scratch");
   for (int t = 0; g.bytes && t < dt_threads(); t++) {
-    if (dt_watching()) fill_pattern(&g, p->type, dt_scratch_of(t));
+    if (dt_watching()) fill_pattern(&g, dt_scratch_of(t));
     memset((char *)dt_scratch_of(t) + g.bytes, CANARY, SLACK);
   }
   return 0;
@@ -123,26 +125,28 @@ static int list_regions(DtRun *r, Region list[MOST_REGIONS]) {
   DtSizes s = dt_sizes(&z->units, p, &z->cut);
   DtMemory m = dt_memory_of(r);
   int n = 0;
-  list[n++] = (Region){&z->param, size * s.params, false, "parameters", false};
-  list[n++] = (Region){&z->gathered, size * s.gathered, false, "gathered", false};
-  list[n++] = (Region){&z->grad, size * s.grads, true, "gradients", false};
-  list[n++] = (Region){&z->sum, size * s.sums, true, "sums", false};
+  list[n++] = (Region){.at = &z->param, .bytes = m.params, .name = "parameters"};
+  list[n++] = (Region){.at = &z->master, .bytes = m.masters, .training = !r->o.export_to,
+                       .name = "masters"};
+  list[n++] = (Region){.at = &z->gathered, .bytes = m.gathered, .name = "gathered"};
+  list[n++] = (Region){.at = &z->grad, .bytes = size * s.grads, .training = true, .name = "gradients"};
+  list[n++] = (Region){.at = &z->sum, .bytes = size * s.sums, .training = true, .name = "sums"};
   for (int i = 0; i < p->nmoment; i++)
-    list[n++] = (Region){&z->moment[i], size * s.moment, true, "moments", true};
-  list[n++] = (Region){&z->packed, m.buckets, false, "buckets", false};
+    list[n++] = (Region){&z->moment[i], size * s.moment, true, "moments", true, p->type};
+  list[n++] = (Region){.at = &z->packed, .bytes = m.buckets, .name = "buckets"};
   for (int i = 0; i < dt_in_flight(p); i++) {
     void **buffer = i ? r->other_buffer : r->buffer;
-    list[n++] = (Region){i ? &r->other_frame : &r->frame, m.frame / dt_in_flight(p), false,
-                         "frame", false};
+    list[n++] = (Region){.at = i ? &r->other_frame : &r->frame, .bytes = m.frame / dt_in_flight(p),
+                         .name = "frame"};
     for (int k = 0; k < p->ndata; k++)
-      list[n++] = (Region){&buffer[k], data_bytes(p, k), false, p->data[k].name, false};
+      list[n++] = (Region){.at = &buffer[k], .bytes = data_bytes(p, k), .name = p->data[k].name};
   }
   int64_t blocks = (int64_t)sizeof(double) * dt_norm_blocks(&z->units, &z->cut);
-  list[n++] = (Region){&r->partial, blocks, false, "norm", false};
-  list[n++] = (Region){&r->shared, m.norm - blocks, false, "shared", false};
-  list[n++] = (Region){&r->gather, m.collected, false, "collected", false};
-  list[n++] = (Region){&r->walk.memory, m.pipeline, false, "pipeline", false};
-  list[n++] = (Region){&r->walk.tied, m.tied, true, "tied", false};
+  list[n++] = (Region){.at = &r->partial, .bytes = blocks, .name = "norm"};
+  list[n++] = (Region){.at = &r->shared, .bytes = m.norm - blocks, .name = "shared"};
+  list[n++] = (Region){.at = &r->gather, .bytes = m.collected, .name = "collected"};
+  list[n++] = (Region){.at = &r->walk.memory, .bytes = m.pipeline, .name = "pipeline"};
+  list[n++] = (Region){.at = &r->walk.tied, .bytes = m.tied, .training = true, .name = "tied"};
   return n;
 }
 
@@ -172,7 +176,7 @@ int dt_memory_allocate(DtRun *r, bool training, DtError *e) {
   if (check_fits(r, need, e) || allocate_scratch(r->p, e)) return e->status;
   for (int i = 0; i < n; i++)
     if (list[i].bytes > 0 && (training || !list[i].training) &&
-        allocate(&list[i], r->p->type, e))
+        allocate(&list[i], e))
       return e->status;
   r->nshared = dt_shared_count(&r->zero.units, r->zero.p, &r->zero.cut);
   r->zero.grad_bytes = (size_t)(dt_sizes(&r->zero.units, r->zero.p, &r->zero.cut).grads *
@@ -188,7 +192,7 @@ static void tell_scratch(const DtRun *r, FILE *f) {
             ",\n{\"name\":\"scratch\",\"planned\":%lld,\"most\":%lld,\"asked\":%lld,"
             "\"used\":%lld}",
             (long long)dt_scratch_mapped((size_t)g.bytes), (long long)g.bytes,
-            (long long)dt_scratch_asked(t), (long long)used(&g, r->p->type, dt_scratch_of(t)));
+            (long long)dt_scratch_asked(t), (long long)used(&g, dt_scratch_of(t)));
 }
 
 static void tell_exchange(FILE *f) {
@@ -211,7 +215,7 @@ static int tell_used(DtRun *r, const Region *list, int n, const char *prefix, Dt
     memcpy(&p, list[i].at, sizeof p);
     if (!p) continue;
     fprintf(f, "%s\n{\"name\":\"%s\",\"planned\":%lld,\"used\":%lld}", comma, list[i].name,
-            (long long)list[i].bytes, (long long)used(&list[i], r->p->type, p));
+            (long long)list[i].bytes, (long long)used(&list[i], p));
     comma = ",";
   }
   tell_scratch(r, f);

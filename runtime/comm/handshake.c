@@ -70,6 +70,10 @@ int dt_handshake_state(const DtRun *r, DtError *e) {
   if (dt_world.size == 1) return 0;
   line(&t, "step to begin with: %lld\nsamples used: %lld\nseed: %llu\n", (long long)r->step,
        (long long)r->samples, (unsigned long long)r->seed);
+  if (r->p->loss_scaling)
+    line(&t, "loss scale: %.0f, clean steps %lld, skipped steps %lld, at scale 1 %lld\n",
+         r->scaling.scale, (long long)r->scaling.clean, (long long)r->scaling.skipped,
+         (long long)r->scaling.in_row);
   for (int i = 0; i < DT_WALKS; i++)
     if (r->walk.route[i].pipe)
       line(&t, "the pipeline's schedule: hash %016llx\n",

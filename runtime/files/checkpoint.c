@@ -279,6 +279,8 @@ static int check_and_note(DtCheckpoint *c, DtError *e) {
   c->samples = m.samples;
   c->seed = m.seed;
   c->train_samples = m.train_samples;
+  c->scaling = m.scaling;
+  snprintf(c->precision, sizeof c->precision, "%s", m.precision ? m.precision : "");
   dt_manifest_free(&m);
   return e->status;
 }
@@ -372,7 +374,7 @@ static int load_version_1(const DtManifest *m, const char *folder, const DtNames
     DtFiles f = {0};
     if (!dt_path(path, folder, m->file[k], e) &&
         !open_weights(&f, names, names->each, folder, &m->file[k], 1, path, e))
-      dt_files_fill(&f, names->tensor, r, (DtRegion)(k ? DT_MOMENT + k - 1 : DT_PARAM));
+      dt_files_fill(&f, names->tensor, r, (DtRegion)(k ? DT_MOMENT + k - 1 : DT_MASTER));
     dt_files_close(&f);
   }
   return e->status;
@@ -384,7 +386,7 @@ static int load_parts(const DtManifest *m, const char *folder, const DtNames *na
   if (!open_weights(&f, names, names->n, folder, m->file, m->nparts, folder, e))
     for (int64_t k = 0; k < kinds; k++)
       dt_files_fill(&f, names->tensor + k * names->each, r,
-                    (DtRegion)(k ? DT_MOMENT + k - 1 : DT_PARAM));
+                    (DtRegion)(k ? DT_MOMENT + k - 1 : DT_MASTER));
   dt_files_close(&f);
   return e->status;
 }
@@ -414,6 +416,7 @@ int dt_checkpoint_load(const DtCheckpoint *c, DtRun *r, DtError *e) {
   r->step = c->step;
   r->samples = c->samples;
   r->seed = (uint64_t)c->seed;
+  if (r->p->loss_scaling && c->scaling.scale > 0) r->scaling = c->scaling;
   return load(c, r, training ? r->p->nmoment : 0, e);
 }
 
@@ -423,7 +426,7 @@ int dt_checkpoint_init(const DtCheckpoint *c, const char *path, DtRun *r, DtErro
   if (c->path[0]) return load(c, r, 0, e);
   if (dt_names_make(&names, r->p, 0, e)) return e->status;
   if (!open_weights(&f, &names, names.n, NULL, &path, 1, path, e))
-    dt_files_fill(&f, names.tensor, r, DT_PARAM);
+    dt_files_fill(&f, names.tensor, r, DT_MASTER);
   dt_files_close(&f);
   dt_names_free(&names);
   return e->status;

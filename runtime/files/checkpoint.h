@@ -12,6 +12,8 @@
 typedef struct DtCheckpoint {
   char path[PATH_MAX]; // "": none, start fresh
   int64_t step, samples, seed, train_samples;
+  char precision[16]; // of the run that saved it; "": unknown
+  DtLossScale scaling; // scale 0: the run had none
 } DtCheckpoint;
 
 // What writes checkpoints and exports.
@@ -45,8 +47,9 @@ int dt_checkpoint_find(DtCheckpoint *c, const char *folder, DtError *e);
 // For --init: the same, but none where `path` is no folder, and 66 where it has no checkpoint.
 int dt_checkpoint_find_weights(DtCheckpoint *c, const char *path, DtError *e);
 
-// Fills what this rank holds of the parameters, and of the moments if they are allocated, and sets
-// step, samples and seed. 65 where it is another model's. By any rank alone.
+// Fills what this rank holds of the parameters and masters, and of the moments if they are allocated, and
+// sets step, samples, seed and, where checkpoint and program have one, the loss scale. Of another precision weights and
+// moments are converted. 65 where it is another model's. By any rank alone.
 int dt_checkpoint_load(const DtCheckpoint *c, DtRun *r, DtError *e);
 
 // The parameters alone, of a checkpoint or (where c has no path) of a file of weights. By any rank

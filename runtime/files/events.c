@@ -208,6 +208,7 @@ int dt_events_step(DtEvents *v, const DtRun *r, const DtResult *s, DtError *e) {
   scalar(v, "", "loss", s->loss);
   scalar(v, "", "lr", s->rate);
   scalar(v, "", "grad_norm", s->norm);
+  if (r->p->loss_scaling) scalar(v, "", "loss_scale", s->loss_scale);
   scalar(v, "", "tokens_per_s", (double)(s->samples * r->train.tokens_each) / s->seconds);
   scalar(v, "", "seconds", s->seconds);
   scalar(v, "", "memory_bytes", (double)dt_memory_resident());

@@ -127,8 +127,8 @@ int dt_files_check(const DtFiles *f, const DtTensor *tensor, int64_t n, DtError 
   return 0;
 }
 
-void dt_files_fill(const DtFiles *f, const DtTensor *tensor, DtRun *r, DtRegion region) {
-  DtType type = r->p->type;
+static void fill_region(const DtFiles *f, const DtTensor *tensor, DtRun *r, DtRegion region) {
+  DtType type = dt_region_type(r->p, region);
   size_t size = dt_type_size(type);
   for (int64_t i = 0; i < r->zero.units.ninstance; i++) {
     int64_t number = r->zero.units.instance[i].number;
@@ -144,4 +144,9 @@ void dt_files_fill(const DtFiles *f, const DtTensor *tensor, DtRun *r, DtRegion 
       else dt_tensor_read(t, element, run, type, to);
     }
   }
+}
+
+void dt_files_fill(const DtFiles *f, const DtTensor *tensor, DtRun *r, DtRegion region) {
+  fill_region(f, tensor, r, region);
+  if (region == DT_MASTER && dt_has_masters(r->p)) fill_region(f, tensor, r, DT_PARAM);
 }

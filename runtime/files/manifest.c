@@ -49,6 +49,10 @@ int dt_manifest_write(const char *folder, const DtRun *r, const DtPartInfo *info
   put(&w, "\"step\":%lld,\"samples\":%lld,\"seed\":%lld,\"shuffle\":%s,\"train_samples\":%lld,\n",
       (long long)r->step, (long long)r->samples, (long long)r->seed,
       r->o.no_shuffle ? "false" : "true", (long long)r->train.count);
+  if (p->loss_scaling)
+    put(&w, "\"loss_scale\":%lld,\"clean_steps\":%lld,\"skipped_steps\":%lld,\"skipped_at_1\":%lld,\n",
+        (long long)r->scaling.scale, (long long)r->scaling.clean, (long long)r->scaling.skipped,
+        (long long)r->scaling.in_row);
   put(&w, "\"batch\":%lld,\"lr\":%s,\"moments\":%d,\n\"parts\":[", (long long)r->o.batch, lr,
       p->nmoment);
   bool any = false;
@@ -124,6 +128,21 @@ static int read_parts(DtManifest *m, const DtJsonValue *root, const char *path, 
   return 0;
 }
 
+// Of a run with loss scaling.
+static int read_scaling(DtManifest *m, const DtJsonValue *root, const char *path, DtError *e) {
+  int64_t scale;
+  if (!dt_json_member(&m->json, root, "loss_scale", DT_JSON_INTEGER)) return 0;
+  if (read_number(m, root, "loss_scale", 1, (int64_t)DT_SCALE_MOST, path, &scale, e) ||
+      read_number(m, root, "clean_steps", 0, DT_SCALE_GROWTH - 1, path, &m->scaling.clean, e) ||
+      read_number(m, root, "skipped_steps", 0, m->step, path, &m->scaling.skipped, e) ||
+      read_number(m, root, "skipped_at_1", 0, DT_SCALE_SKIPS - 1, path, &m->scaling.in_row, e))
+    return e->status;
+  m->scaling.scale = (double)scale;
+  if (dt_loss_scale_valid(&m->scaling)) return 0;
+  return dt_fail(e, DT_EXIT_CONTENT, "%s: 'loss_scale' is %lld, which is no power of two", path,
+                 (long long)scale);
+}
+
 static int read_fields(DtManifest *m, const char *path, DtError *e) {
   const DtJsonValue *root = dt_json_root(&m->json);
   const DtJsonValue *format = dt_json_member(&m->json, root, "format", DT_JSON_STRING);
@@ -139,8 +158,11 @@ static int read_fields(DtManifest *m, const char *path, DtError *e) {
       read_number(m, root, "samples", 0, MOST_SAMPLES, path, &m->samples, e) ||
       read_number(m, root, "seed", any, INT64_MAX, path, &m->seed, e) ||
       read_number(m, root, "train_samples", 0, MOST_SAMPLES, path, &m->train_samples, e) ||
-      read_number(m, root, "moments", 0, DT_MAX_MOMENTS, path, &m->moments, e))
+      read_number(m, root, "moments", 0, DT_MAX_MOMENTS, path, &m->moments, e) ||
+      read_scaling(m, root, path, e))
     return e->status;
+  const DtJsonValue *precision = dt_json_member(&m->json, root, "precision", DT_JSON_STRING);
+  m->precision = precision ? precision->string : NULL;
   return read_parts(m, root, path, e);
 }
 

@@ -16,6 +16,8 @@ typedef struct DtManifestPart {
 // Version 1 had a part for the parameters and one for each moment, all under the parameters' names.
 typedef struct DtManifest {
   int64_t version, step, samples, seed, train_samples, moments;
+  const char *precision; // of the run, or NULL
+  DtLossScale scaling;   // scale 0: it had none
   DtManifestPart *part;
   const char **file; // of each part
   int64_t nparts;

@@ -240,7 +240,7 @@ int dt_save_export(DtSave *s, const char *path, DtRegion what, DtError *e) {
   int64_t n = s->names.each;
   s->first = what;
   write_file(s, path, s->names.tensor, dt_world.rank == 0 ? n : 0, 0, n, &info, e);
-  s->first = DT_PARAM;
+  s->first = DT_MASTER;
   return e->status;
 }
 
@@ -274,7 +274,7 @@ int64_t dt_save_bytes(const DtProgram *p, const DtCut *cut) {
 }
 
 int dt_save_open(DtSave *s, DtRun *r, bool parts, DtError *e) {
-  *s = (DtSave){.r = r};
+  *s = (DtSave){.r = r, .first = DT_MASTER};
   if (dt_names_make(&s->names, r->p, parts ? r->p->nmoment : 0, e)) return e->status;
   s->writer = calloc((size_t)s->names.n + 1, sizeof *s->writer);
   s->mine = calloc((size_t)s->names.n + 1, sizeof *s->mine);

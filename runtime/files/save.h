@@ -14,7 +14,7 @@ typedef struct DtChunk {
 typedef struct DtSave {
   DtRun *r;
   DtNames names;
-  DtRegion first;  // of the first names.each tensors: parameters, but for an export of gradients
+  DtRegion first;  // of the first names.each tensors: masters, but for an export of gradients
   DtTensor *mine;  // what this rank writes into its part
   int64_t nmine;
   int *writer;     // of each of names.tensor: a rank
@@ -45,7 +45,7 @@ typedef struct DtPartInfo {
 // All ranks call it; whatever fails here (73, 74), the others get what they need.
 int dt_save_part(DtSave *s, const char *path, DtPartInfo *info, DtError *e);
 
-// Writes all parameters, or their gradients (DT_GRAD), on rank 0. All ranks call it.
+// Writes all parameters (DT_MASTER), or their gradients (DT_GRAD), on rank 0. All ranks call it.
 int dt_save_export(DtSave *s, const char *path, DtRegion what, DtError *e);
 
 #endif

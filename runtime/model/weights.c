@@ -97,15 +97,20 @@ static void init_part(void *const *arg, int64_t begin, int64_t end) {
   }
 }
 
-void dt_weights_init(DtRun *r) {
+static void init_region(DtRun *r, DtRegion region) {
   const DtUnits *u = &r->zero.units;
   for (int64_t i = 0; i < u->ninstance; i++) {
     const DtParam *a = &r->zero.p->param[u->instance[i].param];
-    Init x = {.a = a, .type = r->p->type, .seed = r->seed};
+    Init x = {.a = a, .type = dt_region_type(r->p, region), .seed = r->seed};
     dt_piece_layout(&r->zero, u->instance[i].number, dt_world.rank, &x.layout);
-    x.part = dt_instance_part(&r->zero, DT_PARAM, i);
+    x.part = dt_instance_part(&r->zero, region, i);
     x.first = u->instance[i].layer * x.layout.count;
     void *arg[] = {&x};
     dt_parallel(init_part, arg, x.part.hi - x.part.lo, 1 << 16);
   }
+}
+
+void dt_weights_init(DtRun *r) {
+  init_region(r, DT_PARAM);
+  if (dt_has_masters(r->p)) init_region(r, DT_MASTER);
 }

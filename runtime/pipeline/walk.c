@@ -299,7 +299,7 @@ int dt_walk(DtRun *r, int route, int64_t from, const DtWalkJob *job, DtError *e)
                     .frame = r->frame,
                     .seed = r->seed,
                     .step = (uint64_t)r->step + 1,
-                    .loss_scale = 1};
+                    .loss_scale = job->forward == DT_FORWARD ? r->scaling.scale : 1};
   for (int k = 0; k < r->p->ndata; k++) w.call.data[k] = r->buffer[k];
   if (job->data) w.call.data[0] = job->data;
   int64_t received = s->n; // its last receive

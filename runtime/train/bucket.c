@@ -1,4 +1,5 @@
 #include "runtime/train/bucket.h"
+#include "runtime/train/narrow.h"
 
 #include "runtime/train/run.h"
 
@@ -15,8 +16,8 @@ int64_t dt_bucket_begin(const DtUnits *u, int64_t unit) {
   return first;
 }
 
-static size_t bytes(const DtZero *z, int64_t elements) {
-  return (size_t)elements * dt_type_size(z->p->type);
+static size_t bytes(DtType type, int64_t elements) {
+  return (size_t)elements * dt_type_size(type);
 }
 
 static int64_t longest(const DtZero *z, const DtUnit *u) {
@@ -29,19 +30,31 @@ static int64_t width(const DtZero *z, int64_t from, int64_t to) {
   return last->packed + longest(z, last) - first->packed;
 }
 
-// Where the array begins, and an owner's piece of a unit in it.
+// Where the array begins: with room for elements of the widest type. And an owner's piece of a unit in it, where
+// its elements are of `type`.
 static char *array(const DtZero *z, int64_t from) {
-  return z->packed + bytes(z, z->cut.owners * z->units.unit[from].packed);
+  return z->packed + bytes(z->p->type, z->cut.owners * z->units.unit[from].packed);
 }
-static char *piece(const DtZero *z, int64_t from, int64_t to, int owner, int64_t unit) {
+static char *piece(const DtZero *z, DtType type, int64_t from, int64_t to, int owner, int64_t unit) {
   int64_t before = z->units.unit[unit].packed - z->units.unit[from].packed;
-  return array(z, from) + bytes(z, owner * width(z, from, to) + before);
+  return array(z, from) + bytes(type, owner * width(z, from, to) + before);
+}
+
+// Gradients become elements of `type`.
+static void put_gradients(const DtZero *z, DtType type, char *to, const char *from, int64_t n) {
+  if (n <= 0) return;
+  if (type == z->p->type) memcpy(to, from, bytes(type, n));
+  else dt_narrow(type, to, (const float *)(const void *)from, n);
 }
 
 // A piece that is shorter than others is filled up.
-static void pack(const DtZero *z, char *to, const char *from, int64_t n, const DtUnit *u) {
-  if (n > 0) memcpy(to, from, bytes(z, n));
-  memset(to + bytes(z, n), 0, bytes(z, longest(z, u) - n));
+static void fill_up(const DtZero *z, DtType type, char *to, int64_t n, const DtUnit *u) {
+  memset(to + bytes(type, n), 0, bytes(type, longest(z, u) - n));
+}
+static void pack(const DtZero *z, DtType type, char *to, const char *from, int64_t n,
+                 const DtUnit *u) {
+  if (n > 0) memcpy(to, from, bytes(type, n));
+  fill_up(z, type, to, n, u);
 }
 
 static DtNote note_of(const DtUnit *first) {
@@ -49,46 +62,56 @@ static DtNote note_of(const DtUnit *first) {
 }
 
 DtTicket dt_bucket_gather(const DtZero *z, int64_t from, int64_t to) {
+  DtType type = z->p->param_type;
+  char *mine = piece(z, type, from, to, z->shard->me, from);
   for (int64_t i = from; i < to; i++) {
     DtRange own = dt_owned(z, i);
     DtPart p = dt_part(z, DT_PARAM, i);
-    pack(z, piece(z, from, to, z->shard->me, i), p.at + bytes(z, own.lo - p.lo), own.hi - own.lo,
-         &z->units.unit[i]);
+    pack(z, type, piece(z, type, from, to, z->shard->me, i), p.at + bytes(type, own.lo - p.lo),
+         own.hi - own.lo, &z->units.unit[i]);
   }
-  return dt_all_gather(z->shard, z->p->type, piece(z, from, to, z->shard->me, from), array(z, from),
-                       z->cut.owners * width(z, from, to), note_of(&z->units.unit[from]));
+  return dt_all_gather(z->shard, type, mine, array(z, from), z->cut.owners * width(z, from, to),
+                       note_of(&z->units.unit[from]));
 }
 
 void dt_bucket_spread(const DtZero *z, int64_t from, int64_t to, char *whole) {
+  DtType type = z->p->param_type;
   for (int64_t i = from; i < to; i++)
     for (int k = 0; k < z->cut.owners; k++) {
       const DtUnit *u = &z->units.unit[i];
       DtRange r = dt_unit_piece(u, k, z->cut.owners);
       if (r.lo < r.hi)
-        memcpy(whole + bytes(z, u->offset + r.lo), piece(z, from, to, k, i), bytes(z, r.hi - r.lo));
+        memcpy(whole + bytes(type, u->offset + r.lo), piece(z, type, from, to, k, i),
+               bytes(type, r.hi - r.lo));
     }
 }
 
 DtTicket dt_bucket_reduce(const DtZero *z, int64_t from, int64_t to) {
   DtNote note = note_of(&z->units.unit[from]);
-  char *own = piece(z, from, to, z->shard->me, from);
+  DtType type = z->p->reduce_type;
+  char *own = piece(z, type, from, to, z->shard->me, from);
   for (int64_t i = from; i < to; i++)
     for (int k = 0; k < z->cut.owners; k++) {
       const DtUnit *u = &z->units.unit[i];
       DtRange r = dt_unit_piece(u, k, z->cut.owners);
-      pack(z, piece(z, from, to, k, i), z->grad + bytes(z, u->offset + r.lo), r.hi - r.lo, u);
+      char *at = piece(z, type, from, to, k, i);
+      put_gradients(z, type, at, z->grad + bytes(z->p->type, u->offset + r.lo), r.hi - r.lo);
+      fill_up(z, type, at, r.hi - r.lo, u);
     }
-  DtTicket t = dt_reduce_scatter(z->shard, z->p->type, DT_SUM, array(z, from), own,
+  DtTicket t = dt_reduce_scatter(z->shard, type, DT_SUM, array(z, from), own,
                                  z->cut.owners * width(z, from, to), note);
   if (z->across->n == 1) return t;
-  return dt_all_reduce(z->across, z->p->type, DT_SUM, own, own, width(z, from, to), note);
+  return dt_all_reduce(z->across, type, DT_SUM, own, own, width(z, from, to), note);
 }
 
 void dt_bucket_add(const DtZero *z, int64_t from, int64_t to, bool store) {
+  DtType type = z->p->reduce_type;
   for (int64_t i = from; i < to; i++) {
     DtPart sum = dt_part(z, DT_GRAD, i);
-    const char *arrived = piece(z, from, to, z->shard->me, i);
-    if (!store) dt_add_reals(z->p->type, sum.at, arrived, sum.hi - sum.lo);
-    else if (sum.hi > sum.lo) memcpy(sum.at, arrived, bytes(z, sum.hi - sum.lo));
+    const char *arrived = piece(z, type, from, to, z->shard->me, i);
+    int64_t n = sum.hi - sum.lo;
+    if (type != z->p->type) dt_widen_into(type, (float *)(void *)sum.at, arrived, n, !store);
+    else if (!store) dt_add_reals(type, sum.at, arrived, n);
+    else if (n > 0) memcpy(sum.at, arrived, bytes(type, n));
   }
 }

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 
 static const char *const type_name[] = {
-    [DT_TYPE_F32] = "f32", [DT_TYPE_F64] = "f64", [DT_TYPE_I32] = "i32", [DT_TYPE_BOOL] = "bool"};
+    [DT_TYPE_F32] = "f32", [DT_TYPE_F64] = "f64", [DT_TYPE_I32] = "i32", [DT_TYPE_BOOL] = "bool",
+    [DT_TYPE_BF16] = "bf16", [DT_TYPE_F16] = "f16"};
 static const char *const init_name[] = {[DT_ZEROS] = "zeros",
                                         [DT_ONES] = "ones",
                                         [DT_NORMAL] = "normal",
@@ -142,9 +143,10 @@ static DtMemory most_memory(const DtProgram *p, const Layout *l, int64_t micro, 
 static void print_memory(const DtMemory *of) {
   DtMemory m = *of;
   printf(
-      "\"memory\":{\"formula\":\"parameters + gradients + moments + gathered + reducing + buckets + frame + "
+      "\"memory\":{\"formula\":\"parameters + masters + gradients + moments + gathered + reducing + buckets + frame + "
       "batches + norm + collected + pipeline + tied + scratch + exchange\"");
   integer("parameters", m.params);
+  integer("masters", m.masters);
   integer("gradients", m.grads);
   integer("moments", m.moments);
   integer("gathered", m.gathered);
@@ -243,6 +245,7 @@ void dt_plan(const DtRun *r) {
   plan_ranks(r, micro);
   printf("threads      %d\nmemory%s\n", dt_threads(), dt_world.size > 1 ? " of a rank" : "");
   size("parameters", m.params);
+  size("masters", m.masters);
   size("gradients", m.grads);
   size("moments", m.moments);
   size("gathered", m.gathered);

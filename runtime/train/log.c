@@ -176,6 +176,9 @@ static void progress(DtLog *l, const DtRun *r, const DtResult *s, int64_t step, 
   duration(left, each * (double)(r->o.steps - step));
   int n = snprintf(line, sizeof line, "step %lld/%lld  loss %.4f  lr %.2e  norm %.3f",
                    (long long)step, (long long)r->o.steps, s->loss, s->rate, s->norm);
+  if (r->p->loss_scaling)
+    n += snprintf(line + n, sizeof line - (size_t)n, "%s  loss scale %.0f",
+                  s->skipped ? " (skipped)" : "", s->loss_scale);
   snprintf(line + n, sizeof line - (size_t)n, "  %.0f %s/s  ETA %s", (double)tokens / s->seconds,
            r->train.tokens_each > 1 ? "tokens" : "samples", left);
   show(l, line);
@@ -205,11 +208,15 @@ int dt_log_step(DtLog *l, const DtRun *r, const DtResult *s, bool done, DtError 
   number(l, "loss", s->loss);
   number(l, "lr", s->rate);
   number(l, "grad_norm", s->norm);
+  if (r->p->loss_scaling) {
+    number(l, "loss_scale", s->loss_scale);
+    fprintf(l->file, ",\"skipped_steps\":%lld", (long long)r->scaling.skipped);
+  }
   fprintf(l->file, ",\"tokens\":%lld", (long long)tokens);
   number(l, "tokens_per_s", (double)tokens / s->seconds);
   number(l, "seconds", s->seconds);
   fprintf(l->file, ",\"memory_bytes\":%lld,\"skipped\":%s", (long long)dt_memory_resident(),
-          done ? "false" : "true");
+          done && !s->skipped ? "false" : "true");
   time_stamp(l);
   metrics(l, r->p, s, "");
   fputs("}\n", l->file);

@@ -150,6 +150,9 @@ static int prepare_alone(Program *a, const DtCheckpoint *c, const DtCheckpoint *
       dt_note("--seed changes the order of samples from here on");
     r->seed = (uint64_t)r->o.seed;
   }
+  if (a->first && c->path[0] && c->precision[0] && strcmp(c->precision, r->p->train.precision) != 0)
+    dt_note("%s was saved in %s, and this program trains in %s: its weights and moments are converted",
+            c->path, c->precision, r->p->train.precision);
   if (a->first && c->path[0] && r->train.count && c->train_samples &&
       c->train_samples != r->train.count)
     dt_note("the data has %lld samples, had %lld when %s was saved: their order is another",
@@ -271,10 +274,11 @@ static int sample(Program *a, DtError *e) {
 
 // It is still there after the update: that of the last step.
 static int export_gradient(Program *a, int64_t began, DtError *e) {
-  const DtRun *r = &a->r;
+  DtRun *r = &a->r;
   if (r->step == began)
     return dt_fail(e, DT_EXIT_USAGE, "--export-gradient needs a step, and all %lld are done",
                    (long long)r->step);
+  dt_unscale_gradients(r);
   return dt_export(&a->saver, r->o.export_gradient, DT_GRAD, e);
 }
 
@@ -293,7 +297,7 @@ static int run(Program *a, DtError *e) {
   if (train(a, e)) return e->status;
   if (save(a, e)) return e->status; // --steps 0: a checkpoint of what was loaded
   if (r->o.export_gradient && export_gradient(a, began, e)) return e->status;
-  if (r->o.export_to && dt_export(&a->saver, r->o.export_to, DT_PARAM, e)) return e->status;
+  if (r->o.export_to && dt_export(&a->saver, r->o.export_to, DT_MASTER, e)) return e->status;
   dt_log_break(&a->log);
   return sample(a, e);
 }
@@ -367,13 +371,9 @@ static int begin(Program *a, int argc, char **argv, DtError *e) {
   if (r->o.version) printf("train %s, build %s\n", p->model, p->build);
   if (r->o.help || r->o.version) return 0;
   if (dt_environment_check(e)) return alone(e);
-  if (p->param_type != p->type || p->reduce_type != p->type || p->loss_scaling) {
-    dt_fail(e, DT_EXIT_BUG, "a bug: training in %s is not part of this program's runtime",
-            p->train.precision);
-    return alone(e);
-  }
   if (r->o.info) return dt_info(p, &r->o, e);
   r->seed = (uint64_t)r->o.seed;
+  r->scaling = dt_loss_scale_first(p->loss_scaling);
   r->micro = p->ndata > 0 ? p->data[0].extent[0] : p->train.microbatch;
   if (check_processor(p, e)) return e->status;
   dt_signals_install(); // before there are ranks: one may come while they meet

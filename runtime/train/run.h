@@ -5,6 +5,7 @@
 #include "runtime/base/real.h"
 #include "runtime/data/data.h"
 #include "runtime/comm/flight.h"
+#include "runtime/train/loss_scale.h"
 #include "runtime/train/options.h"
 #include "runtime/program.h"
 #include "runtime/pipeline/walk.h"
@@ -33,6 +34,8 @@ typedef struct DtRun {
   int64_t step;    // optimizer steps done
   int64_t samples; // training samples used
   uint64_t seed;
+  DtLossScale scaling;
+  double grad_scale; // that the gradients in memory, of the last step, are multiplied by
   // What the ranks have agreed on at the end of the last step: a signal that asks for a stop, and a
   // rank's own failure (to write the log), each 0 or the number. `trouble` is this rank's.
   int stop, trouble, failed;
@@ -54,7 +57,7 @@ static inline void dt_set(const DtProgram *p, void *at, int64_t i, double v) {
 
 // runtime/base/memory.c: bytes of one rank
 typedef struct DtMemory {
-  int64_t params, grads, moments; // the model's state, as ZeRO cuts it
+  int64_t params, masters, grads, moments; // the model's state, as ZeRO cuts it
   int64_t gathered, reducing;     // parameters, and gradients, that are whole for a while
   int64_t buckets;                // small ones on their way (runtime/train/bucket.h)
   int64_t frame, batches, norm, collected;
@@ -90,11 +93,15 @@ int64_t dt_norm_blocks(const DtUnits *u, const DtCut *cut); // of one unit, at m
 int64_t dt_update_scratch(const DtProgram *p);
 // Steps what this rank owns by the optimizer's formula; gradients are multiplied by `scale` first.
 void dt_update(DtRun *r, double rate, double scale);
+// Divides this rank's gradients by r->grad_scale, a power of two, where they are to be seen as they are.
+void dt_unscale_gradients(DtRun *r);
 
 // runtime/train/step.c
 typedef struct DtResult {
   double loss, metric[DT_MAX_METRICS];
   double norm, rate; // of a step: gradient norm before clipping, learning rate
+  double loss_scale; // that the step used
+  bool skipped;      // its gradients were not finite: only the loss scale has changed
   int64_t samples;
   double seconds;
 } DtResult;
@@ -104,7 +111,8 @@ int64_t dt_shared_count(const DtUnits *u, const DtProgram *p, const DtCut *cut);
 // schedules.
 int dt_step_prepare(DtRun *r, bool training, DtError *e);
 // One optimizer step over the next `batch` samples. 79 where loss or norm is not finite: then
-// nothing is stepped. 75, and likewise, where a signal asks a rank that is alone for a stop before the
+// nothing is stepped. With loss scaling a step whose norm is not finite is skipped: it counts as a step,
+// its samples are used, and no parameter changes; 79 where many have been skipped at scale 1. 75, and likewise, where a signal asks a rank that is alone for a stop before the
 // last microbatch.
 int dt_step(DtRun *r, DtResult *result, DtError *e);
 // The loss and metrics over the validation set. Gives up (75) where a signal asks for a stop.

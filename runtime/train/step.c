@@ -10,6 +10,7 @@
 
 #include <math.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 
 // A batch: `count` samples of a set from position `from` on.
@@ -124,7 +125,7 @@ static void prepare_calls(DtRun *r, const Batch *b, const void *total, Micro m[]
                          .out = m[i].out,
                          .seed = r->seed,
                          .step = (uint64_t)b->step,
-                         .loss_scale = 1};
+                         .loss_scale = b->gradients ? r->scaling.scale : 1};
     for (int k = 0; k < r->p->ndata; k++)
       m[i].call.data[k] = i ? r->other_buffer[k] : r->buffer[k];
   }
@@ -277,27 +278,38 @@ static void finish_passes(DtRun *r, const Batch *b, const double *sum, DtResult 
   memcpy(r->next_total, r->shared + SHARED_TOTAL, sizeof r->next_total);
   result->norm = 0;
   for (int64_t i = SHARED_NORM; i < r->nshared; i++) result->norm += r->shared[i];
-  result->norm = unsigned_nan(sqrt(result->norm));
+  // The scale is a power of two: this is the norm of gradients divided by it, to the bit.
+  result->norm = unsigned_nan(sqrt(result->norm)) / result->loss_scale;
   take(r->p, result, r->shared);
   dt_trace_end("norm");
   dt_walk_tie_back(r);
 }
 
-static void update(DtRun *r, double rate, double norm) {
+static void update(DtRun *r, const DtResult *result) {
   const DtTrain *t = &r->p->train;
+  double norm = result->norm;
   // The small number is PyTorch's (clip_grad_norm_), so that clipped runs compare.
   double scale = t->clip > 0 && norm > t->clip ? t->clip / (norm + 1e-6) : 1;
   dt_trace_begin("update");
-  dt_update(r, rate, scale);
+  dt_update(r, result->rate, scale / result->loss_scale);
   dt_trace_end("update");
+}
+
+static void advance(DtRun *r) {
+  r->step++;
+  r->samples += r->o.batch;
 }
 
 static int not_finite(const DtRun *r, const DtResult *result, const void *total, DtError *e) {
   bool loss = !isfinite(result->loss), nothing = false;
   for (int i = 0; i < r->p->ntotal; i++) nothing |= dt_get(r->p, total, i) == 0;
-  return dt_fail(e, DT_EXIT_NOT_FINITE, "step %lld: %s is %g%s; nothing was stepped",
+  char skips[80] = "";
+  if (r->scaling.in_row >= DT_SCALE_SKIPS)
+    snprintf(skips, sizeof skips, " with loss scale 1, as in the %d steps before, which were skipped",
+             DT_SCALE_SKIPS - 1);
+  return dt_fail(e, DT_EXIT_NOT_FINITE, "step %lld: %s is %g%s%s; nothing was stepped",
                  (long long)r->step + 1, loss ? "the loss" : "the gradient norm",
-                 loss ? result->loss : result->norm,
+                 loss ? result->loss : result->norm, skips,
                  loss && nothing ? " (what it is divided by, such as the number of valid targets, "
                                    "is 0 in this batch)"
                                  : "");
@@ -308,6 +320,7 @@ int dt_step(DtRun *r, DtResult *result, DtError *e) {
   const DtTrain *t = &p->train;
   double began = dt_seconds(), sum[MOST_RESULTS], total[DT_MAX_TOTALS];
   Batch b = {&r->train, r->samples, r->o.batch, r->step + 1, !r->o.no_shuffle, false, false};
+  result->loss_scale = r->grad_scale = r->scaling.scale;
   dt_comm_step(r->step + 1);
   if (totals(r, &b, total, e)) return e->status;
   b.gradients = true;
@@ -316,14 +329,16 @@ int dt_step(DtRun *r, DtResult *result, DtError *e) {
   result->rate = dt_rate(t->schedule, r->o.lr, t->warmup, r->o.schedule_steps, t->final, r->step);
   result->samples = r->o.batch;
   bool finite = dt_rehearsing || (isfinite(result->loss) && isfinite(result->norm));
+  // All ranks have the same norm, of all gradients: they skip the same steps.
+  result->skipped = p->loss_scaling && !finite && !isfinite(result->norm) && dt_loss_scale_skip(&r->scaling);
   if (finite) {
-    update(r, result->rate, result->norm);
-    r->step++;
-    r->samples += r->o.batch;
+    update(r, result);
+    if (p->loss_scaling) dt_loss_scale_clean(&r->scaling);
   }
+  if (finite || result->skipped) advance(r);
   dt_walk_tie_wait(r);
   result->seconds = dt_seconds() - began;
-  if (finite) return 0;
+  if (finite || result->skipped) return 0;
   return not_finite(r, result, total, e);
 }
 

@@ -132,10 +132,21 @@ typedef struct Update {
   const DtRun *r;
   Blocks blocks;
   DtPart part[DT_REGIONS];
-  int regions; // of `part`
+  int regions; // end of those that there are
   double scalar[2][5]; // real; without weight decay, with it
   uint64_t step;
 } Update;
+
+// What the update steps: all regions of DtProgram.type.
+enum { STEPPED = DT_REGIONS - DT_MASTER };
+
+// The parameters of a block are its masters, rounded.
+static void round_block(const Update *u, Block b, const char *masters) {
+  const DtPart *to = &u->part[DT_PARAM];
+  DtType type = u->r->p->param_type;
+  char *at = to->at + (size_t)(b.lo - to->lo) * dt_type_size(type);
+  dt_narrow(type, at, (const float *)(const void *)masters, b.hi - b.lo);
+}
 
 // The kernel steps a whole piece: what is less is copied to one and back.
 static void update_block(const Update *u, Block b) {
@@ -144,28 +155,30 @@ static void update_block(const Update *u, Block b) {
   const DtParam *a = &p->param[u->r->zero.units.instance[b.instance].param];
   DtCall call = {.scalar = u->scalar[a->decay], .seed = u->r->seed, .step = u->step,
                  .loss_scale = 1};
-  char *scratch = n < whole ? dt_scratch((size_t)(whole * size * DT_REGIONS)) : NULL,
+  char *scratch = n < whole ? dt_scratch((size_t)(whole * size * STEPPED)) : NULL,
        *at[DT_REGIONS];
-  for (int i = 0; i < u->regions; i++) {
+  for (int i = DT_MASTER; i < u->regions; i++) {
     at[i] = u->part[i].at + (b.lo - u->part[i].lo) * size;
     if (!scratch) continue;
-    char *copy = scratch + i * whole * size;
+    char *copy = scratch + (i - DT_MASTER) * whole * size;
     memcpy(copy, at[i], (size_t)(n * size));
     memset(copy + n * size, 0, (size_t)((whole - n) * size));
   }
-  for (int i = 0; i < u->regions; i++) {
-    void *here = scratch ? scratch + i * whole * size : at[i];
-    if (i == DT_PARAM) call.param = here;
+  for (int i = DT_MASTER; i < u->regions; i++) {
+    void *here = scratch ? scratch + (i - DT_MASTER) * whole * size : at[i];
+    if (i == DT_MASTER) call.param = here;
     else if (i == DT_GRAD) call.grad = here;
     else call.moment[i - DT_MOMENT] = here;
   }
   p->update(&call);
-  for (int i = 0; scratch && i < u->regions; i++)
-    if (i != DT_GRAD) memcpy(at[i], scratch + i * whole * size, (size_t)(n * size));
+  for (int i = DT_MASTER; scratch && i < u->regions; i++)
+    if (i != DT_GRAD)
+      memcpy(at[i], scratch + (i - DT_MASTER) * whole * size, (size_t)(n * size));
+  if (dt_has_masters(p)) round_block(u, b, at[DT_MASTER]);
 }
 
 int64_t dt_update_scratch(const DtProgram *p) {
-  return (int64_t)dt_type_size(p->type) * p->update_piece * DT_REGIONS;
+  return (int64_t)dt_type_size(p->type) * p->update_piece * STEPPED;
 }
 
 static void update_blocks(void *const *arg, int64_t begin, int64_t end) {
@@ -198,10 +211,11 @@ void dt_update(DtRun *r, double rate, double scale) {
   const DtProgram *p = r->p;
   const DtTrain *t = &p->train;
   DtZero *z = &r->zero;
+  int64_t updates = r->step + 1 - r->scaling.skipped; // this one too
   Update u = {.r = r, .regions = DT_MOMENT + p->nmoment, .step = (uint64_t)r->step + 1};
   for (int decay = 0; decay < 2; decay++) {
-    double v[5] = {rate, dt_bias_correction(t->beta1, r->step + 1),
-                   sqrt(dt_bias_correction(t->beta2, r->step + 1)), decay ? t->weight_decay : 0,
+    double v[5] = {rate, dt_bias_correction(t->beta1, updates),
+                   sqrt(dt_bias_correction(t->beta2, updates)), decay ? t->weight_decay : 0,
                    scale};
     for (int i = 0; i < 5; i++) dt_set(p, u.scalar[decay], i, v[i]);
   }
@@ -213,4 +227,22 @@ void dt_update(DtRun *r, double rate, double scale) {
       dt_zero_updated(z, i);
     }
   }
+}
+
+// ---- gradients without the loss scale
+
+static void divide(void *const *arg, int64_t begin, int64_t end) {
+  float *gradient = arg[0];
+  const float *by = arg[1];
+  for (int64_t i = begin; i < end; i++) gradient[i] /= *by;
+}
+
+void dt_unscale_gradients(DtRun *r) {
+  float by = (float)r->grad_scale;
+  for (int64_t i = 0; r->p->loss_scaling && i < r->zero.units.nunit; i++) {
+    DtPart grad = dt_part(&r->zero, DT_GRAD, i);
+    void *arg[] = {grad.at, &by};
+    dt_parallel(divide, arg, grad.hi - grad.lo, 1 << 14);
+  }
+  r->grad_scale = 1;
 }

@@ -1,6 +1,7 @@
 #include "runtime/train/zero.h"
 
 #include "runtime/train/bucket.h"
+#include "runtime/train/narrow.h"
 #include "runtime/launch.h"
 #include "runtime/train/run.h"
 
@@ -24,6 +25,7 @@ DtCut dt_cut(const DtProgram *p, int ranks) {
 DtSizes dt_sizes(const DtUnits *u, const DtProgram *p, const DtCut *c) {
   int64_t slots = u->outside_count + DT_SLOTS * u->layer_count, whole = p->param_count;
   return (DtSizes){.params = c->params ? u->piece_count : whole,
+                   .masters = !dt_has_masters(p) ? 0 : c->moments ? u->piece_count : whole,
                    .gathered = !c->params ? 0 : c->param_slots ? slots : whole,
                    .grads = c->grad_slots ? slots : whole,
                    .sums = !c->each ? 0 : c->grads ? u->piece_count : whole,
@@ -66,9 +68,14 @@ void dt_zero_close(DtZero *z) {
   z->spread = NULL;
 }
 
-static int64_t size_of(const DtZero *z) { return (int64_t)dt_type_size(z->p->type); }
-static char *plus(const DtZero *z, char *base, int64_t elements) {
-  return base + elements * size_of(z);
+static char *plus(DtType type, char *base, int64_t elements) {
+  return base + elements * (int64_t)dt_type_size(type);
+}
+static char *param_at(const DtZero *z, char *base, int64_t elements) {
+  return plus(z->p->param_type, base, elements);
+}
+static char *grad_at(const DtZero *z, char *base, int64_t elements) {
+  return plus(z->p->type, base, elements);
 }
 
 static DtNote note_of(const DtUnit *u) { return (DtNote){u->name, u->layer, u->source}; }
@@ -82,15 +89,18 @@ DtRange dt_owned(const DtZero *z, int64_t unit) {
 DtPart dt_part(const DtZero *z, DtRegion region, int64_t unit) {
   const DtUnit *u = &z->units.unit[unit];
   DtRange own = dt_owned(z, unit);
-  char *base = region == DT_PARAM  ? z->param
-               : region != DT_GRAD ? z->moment[region - DT_MOMENT]
-               : z->cut.each       ? z->sum
-                                   : z->grad;
+  if (region == DT_MASTER && !dt_has_masters(z->p)) region = DT_PARAM;
+  DtType type = dt_region_type(z->p, region);
+  char *base = region == DT_PARAM    ? z->param
+               : region == DT_MASTER ? z->master
+               : region != DT_GRAD   ? z->moment[region - DT_MOMENT]
+               : z->cut.each         ? z->sum
+                                     : z->grad;
   bool cut = region == DT_PARAM ? z->cut.params : region == DT_GRAD ? z->cut.grads : z->cut.moments;
   if (!base) return (DtPart){NULL, 0, 0};
-  if (!cut) return (DtPart){plus(z, base, u->offset), 0, u->count};
+  if (!cut) return (DtPart){plus(type, base, u->offset), 0, u->count};
   bool in_place = region == DT_GRAD && !z->cut.each; // reduced into its place in the whole
-  return (DtPart){plus(z, base, in_place ? u->offset + own.lo : u->piece), own.lo, own.hi};
+  return (DtPart){plus(type, base, in_place ? u->offset + own.lo : u->piece), own.lo, own.hi};
 }
 
 DtPart dt_instance_part(const DtZero *z, DtRegion region, int64_t instance) {
@@ -99,7 +109,8 @@ DtPart dt_instance_part(const DtZero *z, DtRegion region, int64_t instance) {
   int64_t lo = p.lo > x->begin ? p.lo : x->begin, end = x->begin + x->count;
   int64_t hi = p.hi < end ? p.hi : end;
   if (hi < lo) hi = lo;
-  return (DtPart){p.at ? plus(z, p.at, lo - p.lo) : NULL, lo - x->begin, hi - x->begin};
+  DtType type = dt_region_type(z->p, region);
+  return (DtPart){p.at ? plus(type, p.at, lo - p.lo) : NULL, lo - x->begin, hi - x->begin};
 }
 
 // ---- parameters
@@ -116,7 +127,8 @@ static const char FOR_PARAMS[] = "wait for parameters", FOR_GRADS[] = "wait for 
 
 static DtTicket gather(DtZero *z, int64_t unit, char *to) {
   const DtUnit *u = &z->units.unit[unit];
-  return dt_all_gather(z->shard, z->p->type, plus(z, z->param, u->piece), to, u->count, note_of(u));
+  return dt_all_gather(z->shard, z->p->param_type, param_at(z, z->param, u->piece), to, u->count,
+                       note_of(u));
 }
 
 static void gather_bucket(DtZero *z, int64_t from, int64_t to) {
@@ -129,7 +141,7 @@ static void gather_units(DtZero *z, int64_t from, int64_t to) {
   for (int64_t i = from, next; i < to; i = next) {
     next = dt_bucket_end(&z->units, i, to);
     if (next > i + 1) gather_bucket(z, i, next);
-    else z->ticket[i] = gather(z, i, plus(z, z->gathered, z->units.unit[i].offset));
+    else z->ticket[i] = gather(z, i, param_at(z, z->gathered, z->units.unit[i].offset));
   }
 }
 
@@ -141,8 +153,9 @@ static void arrive(DtZero *z, int64_t unit) {
   z->spread[unit] = 0;
 }
 
-static char *slot_at(const DtZero *z, char *base, int slot) {
-  return plus(z, base, z->units.outside_count + slot * z->units.layer_count);
+// Elements before a slot, in a region of slots.
+static int64_t slot_begin(const DtZero *z, int slot) {
+  return z->units.outside_count + slot * z->units.layer_count;
 }
 
 static int find_slot(const DtSlot *slot, int64_t unit) {
@@ -152,7 +165,7 @@ static int find_slot(const DtSlot *slot, int64_t unit) {
 }
 
 static void fetch(DtZero *z, int slot, int64_t unit) {
-  z->slot[slot] = (DtSlot){unit, gather(z, unit, slot_at(z, z->gathered, slot))};
+  z->slot[slot] = (DtSlot){unit, gather(z, unit, param_at(z, z->gathered, slot_begin(z, slot)))};
 }
 
 // The layer itself, and the one that runs next into the slot of the one that ran before.
@@ -162,7 +175,7 @@ static char *layer_in_slot(DtZero *z, int64_t unit, int64_t next) {
   z->slot_used = s;
   if (next >= 0 && find_slot(z->slot, next) < 0) fetch(z, 1 - s, next);
   wait_for(&z->slot[s].ticket, FOR_PARAMS);
-  return slot_at(z, z->gathered, s);
+  return param_at(z, z->gathered, slot_begin(z, s));
 }
 
 const void *dt_layer_params(const DtCall *call, int stack, int64_t layer, int64_t next) {
@@ -171,7 +184,7 @@ const void *dt_layer_params(const DtCall *call, int stack, int64_t layer, int64_
   bool goes_on = next >= 0 && next < z->p->stack[stack].count;
   if (z->cut.param_slots) return layer_in_slot(z, unit, goes_on ? first + next : -1);
   wait_for(&z->ticket[unit], FOR_PARAMS);
-  return plus(z, z->cut.params ? z->gathered : z->param, z->units.unit[unit].offset);
+  return param_at(z, z->cut.params ? z->gathered : z->param, z->units.unit[unit].offset);
 }
 
 // What must be there before the first layer runs, and the first layer soon after.
@@ -197,9 +210,9 @@ void dt_zero_updated(DtZero *z, int64_t unit) {
       gather_bucket(z, dt_bucket_begin(&z->units, unit), u->together);
   } else if (z->cut.moments) {
     DtPart p = dt_part(z, DT_PARAM, unit);
-    char *own = plus(z, p.at, dt_owned(z, unit).lo);
+    char *own = param_at(z, p.at, dt_owned(z, unit).lo);
     z->ticket[unit] =
-        dt_all_gather(z->shard, z->p->type, own, p.at, u->count, note_of(u));
+        dt_all_gather(z->shard, z->p->param_type, own, p.at, u->count, note_of(u));
   }
 }
 
@@ -227,6 +240,9 @@ void dt_add_reals(DtType type, void *to, const void *from, int64_t n) {
   dt_parallel(add_part, arg, n, 1 << 14);
 }
 
+// Whether gradients are sent in fewer bits than they are computed in.
+static bool narrows(const DtZero *z) { return z->p->reduce_type != z->p->type; }
+
 // The unit's gradient has arrived and is part of the sum.
 static void settle(DtZero *z, int64_t unit) {
   DtSum *s = &z->sum_of[unit];
@@ -237,15 +253,18 @@ static void settle(DtZero *z, int64_t unit) {
     dt_bucket_add(z, unit, s->until, s->store);
     return;
   }
-  if (s->from != s->to) dt_add_reals(z->p->type, s->to, s->from, s->count);
+  if (narrows(z)) dt_widen_into(z->p->reduce_type, (float *)(void *)s->to, s->from, s->count, !s->store);
+  else if (s->from != s->to) dt_add_reals(z->p->type, s->to, s->from, s->count);
 }
 
 // Sends `count` elements at `in`, gradients of the microbatch or the step, to the sum at `to`,
 // whole.
 static void reduce_whole(DtZero *z, DtSum *s, char *in, char *to, int64_t count, DtNote note) {
-  DtType type = z->p->type;
-  *s = (DtSum){
-      .pending = true, .from = z->fresh || !z->cut.each ? to : in, .to = to, .count = count};
+  DtType type = z->p->reduce_type;
+  bool store = z->fresh || !z->cut.each;
+  if (narrows(z)) dt_narrow_in_place(type, in, count);
+  *s = (DtSum){.pending = true, .store = store, .to = to, .count = count};
+  s->from = store && !narrows(z) ? to : in;
   s->ticket = dt_all_reduce(z->shard, type, DT_SUM, in, s->from, count, note);
   if (z->across->n > 1)
     s->ticket = dt_all_reduce(z->across, type, DT_SUM, s->from, s->from, count, note);
@@ -256,10 +275,11 @@ static void reduce_pieces(DtZero *z, int64_t unit, char *in) {
   DtSum *s = &z->sum_of[unit];
   const DtUnit *u = &z->units.unit[unit];
   DtPart sum = dt_part(z, DT_GRAD, unit);
-  DtType type = z->p->type;
+  DtType type = z->p->reduce_type;
   bool store = z->fresh || !z->cut.each;
-  *s = (DtSum){.pending = true, .to = sum.at, .count = sum.hi - sum.lo};
-  s->from = store ? sum.at : plus(z, in, sum.lo);
+  if (narrows(z)) dt_narrow_in_place(type, in, u->count);
+  *s = (DtSum){.pending = true, .store = store, .to = sum.at, .count = sum.hi - sum.lo};
+  s->from = store && !narrows(z) ? sum.at : plus(type, in, sum.lo);
   s->ticket =
       dt_reduce_scatter(z->shard, type, DT_SUM, in, s->from, u->count, note_of(u));
   if (z->across->n > 1 && s->count > 0)
@@ -272,7 +292,7 @@ static void count_once(DtZero *z, const DtUnit *u, char *in) {
   for (int64_t i = u->first; i < u->first + u->n; i++) {
     const DtInstance *x = &z->units.instance[z->units.inside[i]];
     if (!(z->p->param[x->param].partial & 1u << DT_AXIS_CP))
-      memset(plus(z, in, x->begin), 0, (size_t)(x->count * size_of(z)));
+      memset(grad_at(z, in, x->begin), 0, (size_t)x->count * dt_type_size(z->p->type));
   }
 }
 
@@ -286,7 +306,7 @@ static void reduce_unit(DtZero *z, int64_t unit, char *in) {
 
 static void reduce_bucket(DtZero *z, int64_t from, int64_t to) {
   for (int64_t i = from; i < to; i++)
-    count_once(z, &z->units.unit[i], plus(z, z->grad, z->units.unit[i].offset));
+    count_once(z, &z->units.unit[i], grad_at(z, z->grad, z->units.unit[i].offset));
   z->sum_of[from] = (DtSum){.pending = true,
                             .store = z->fresh || !z->cut.each,
                             .until = to,
@@ -302,19 +322,19 @@ void *dt_layer_grads(const DtCall *call, int stack, int64_t layer) {
   DtZero *z = call->zero;
   int64_t unit = z->units.stack[stack] + layer;
   settle(z, unit); // what the microbatch before has made of the same layer
-  if (!z->cut.grad_slots) return plus(z, z->grad, z->units.unit[unit].offset);
+  if (!z->cut.grad_slots) return grad_at(z, z->grad, z->units.unit[unit].offset);
   int s = z->grad_used = 1 - z->grad_used;
   if (z->grad_slot[s] >= 0) settle(z, z->grad_slot[s]);
   z->grad_slot[s] = unit;
-  return slot_at(z, z->grad, s);
+  return grad_at(z, z->grad, slot_begin(z, s));
 }
 
 void dt_layer_reduce(const DtCall *call, int stack, int64_t layer) {
   DtZero *z = call->zero;
   const DtUnit *u = &z->units.unit[z->units.stack[stack] + layer];
   if (alone(z) || !(z->cut.each || call->last)) return;
-  reduce_unit(z, u - z->units.unit,
-              z->cut.grad_slots ? slot_at(z, z->grad, z->grad_used) : plus(z, z->grad, u->offset));
+  int64_t at = z->cut.grad_slots ? slot_begin(z, z->grad_used) : u->offset;
+  reduce_unit(z, u - z->units.unit, grad_at(z, z->grad, at));
 }
 
 // ---- a call of the program
@@ -351,15 +371,15 @@ void dt_zero_end_units(DtZero *z, int64_t from, int64_t to) {
   for (int64_t i = from, next; z->cut.grads && i < to; i = next) {
     next = dt_bucket_end(&z->units, i, to);
     if (next > i + 1) reduce_bucket(z, i, next);
-    else reduce_unit(z, i, plus(z, z->grad, z->units.unit[i].offset));
+    else reduce_unit(z, i, grad_at(z, z->grad, z->units.unit[i].offset));
   }
   if (z->cut.grads) return;
   for (int64_t i = from; i < to; i++)
-    count_once(z, &z->units.unit[i], plus(z, z->grad, z->units.unit[i].offset));
+    count_once(z, &z->units.unit[i], grad_at(z, z->grad, z->units.unit[i].offset));
   int64_t at = z->units.unit[from].offset;
   int64_t end = to == z->units.outside ? z->units.outside_count : z->units.unit[to].offset;
-  reduce_whole(z, &z->sum_of[from], plus(z, z->grad, at),
-               plus(z, z->cut.each ? z->sum : z->grad, at), end - at,
+  reduce_whole(z, &z->sum_of[from], grad_at(z, z->grad, at),
+               grad_at(z, z->cut.each ? z->sum : z->grad, at), end - at,
                (DtNote){"the parameters outside stacks", -1, z->units.unit[from].source});
 }
 

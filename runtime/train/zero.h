@@ -7,11 +7,18 @@
 //   parameters     whole  whole   whole   pieces
 //   gradients      whole  whole   pieces  pieces
 //   moments        whole  pieces  pieces  pieces
+//   masters        whole  pieces  pieces  pieces
+//
+// Masters are there where parameters are of a 16-bit type: the update steps them, and each is rounded
+// to its parameter. Otherwise the parameters are their own masters. Parameters are gathered in their
+// own type.
 //
 // Gradients are summed over the ranks once a step, or (`each`) at every microbatch, and then over
 // microbatches. A sum is taken in the order of ranks, so no stage changes a bit of it. With
 // `--zero-group` the group is cut into parts of consecutive ranks: owners are the members of a
-// part, and a piece is summed over its part and then over parts.
+// part, and a piece is summed over its part and then over parts. Where DtProgram.reduce_type has 16
+// bits, gradients are rounded to it, in their own memory, before they are sent; each sum over ranks is
+// taken in float and rounded once.
 //
 // The emitted code asks for a layer's parameters and gradients where it runs the layer: that is
 // where they are gathered and reduced, while the next layer is computed.
@@ -21,9 +28,12 @@
 #include "runtime/comm.h"
 #include "runtime/model/stage.h"
 
-// The regions of a run that have an element for each of the parameters'.
+// The regions of a run that have an element for each of the parameters'. DT_PARAM is what kernels read, of
+// DtProgram.param_type; the others are of DtProgram.type. DT_MASTER is what the update steps and files
+// hold: DT_PARAM itself where the types are equal.
 typedef enum DtRegion {
   DT_PARAM,
+  DT_MASTER,
   DT_GRAD,
   DT_MOMENT,
   DT_REGIONS = DT_MOMENT + DT_MAX_MOMENTS
@@ -32,7 +42,7 @@ typedef enum DtRegion {
 // How a program's state is cut over the `ranks` of a data group.
 typedef struct DtCut {
   int owners; // of a unit's pieces: the ranks, or the members of a zero group
-  bool params, grads, moments; // a rank keeps its pieces alone; gradients: once they are reduced
+  bool params, grads, moments; // a rank keeps its pieces alone; gradients: once they are reduced; masters: as moments
   bool each;        // gradients are reduced at every microbatch
   bool param_slots; // a layer's parameters are gathered when it runs, not all at once
   bool grad_slots;  // a layer's gradients are gone when they are reduced
@@ -41,7 +51,7 @@ DtCut dt_cut(const DtProgram *p, int ranks);
 
 // Elements of each region, all a rank has.
 typedef struct DtSizes {
-  int64_t params, gathered, grads, sums, moment, packed;
+  int64_t params, masters, gathered, grads, sums, moment, packed;
 } DtSizes;
 DtSizes dt_sizes(const DtUnits *u, const DtProgram *p, const DtCut *cut);
 
@@ -60,10 +70,11 @@ typedef struct DtSlot {
 // A gradient on its way to the owners: a unit's, or those of several (`until` is the unit after
 // them).
 typedef struct DtSum {
-  bool pending, store;
+  bool pending;
+  bool store; // what arrives is the sum so far, and otherwise added to it
   int64_t until;
   DtTicket ticket;
-  char *from, *to; // when it has arrived, `count` elements are added; from == to: they are in place
+  char *from, *to; // when it has arrived, `count` elements of DtProgram.reduce_type are at `from`; from == to: in place
   int64_t count;
 } DtSum;
 
@@ -73,7 +84,7 @@ typedef struct DtZero {
   DtStages stages;
   DtUnits units; // those of this rank's stage
   const DtGroup *shard, *across; // owners of a unit's pieces; those who own the same pieces
-  char *param, *gathered, *grad, *sum, *moment[DT_MAX_MOMENTS], *packed;
+  char *param, *master, *gathered, *grad, *sum, *moment[DT_MAX_MOMENTS], *packed;
   size_t grad_bytes;
   DtSlot slot[DT_SLOTS];
   int64_t grad_slot[DT_SLOTS]; // units, or -1
@@ -89,6 +100,11 @@ typedef struct DtZero {
 // does not divide the ranks.
 int dt_zero_open(DtZero *z, const DtProgram *p, DtError *e);
 void dt_zero_close(DtZero *z);
+
+static inline bool dt_has_masters(const DtProgram *p) { return p->param_type != p->type; }
+static inline DtType dt_region_type(const DtProgram *p, DtRegion region) {
+  return region == DT_PARAM ? p->param_type : p->type;
+}
 
 // What this rank holds of a unit in a region. Of gradients: once they are reduced.
 DtPart dt_part(const DtZero *z, DtRegion region, int64_t unit);
