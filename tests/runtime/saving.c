@@ -127,7 +127,7 @@ static double value(int kind, int64_t instance, int64_t element) {
 // Calls `visit` with every element that this rank holds, and its value or 0 for padding.
 static void each_element(World *w, void (*visit)(double *at, double value)) {
   DtZero *z = &w->r.zero;
-  static const DtRegion kind[] = {DT_PARAM, DT_MOMENT, DT_MOMENT + 1};
+  static const DtRegion kind[] = {DT_MASTER, DT_MOMENT, DT_MOMENT + 1};
   for (int k = 0; k < 3; k++)
     for (int64_t i = 0; i < z->units.ninstance; i++) {
       DtPart part = dt_instance_part(z, kind[k], i);
@@ -160,7 +160,7 @@ static int save(void *argument) {
   HOLDS(dt_saver_open(&s, &w->r, name, &e) == 0);
   if (c->ranks < 4) HOLDS(dt_checkpoint_save(&s, 0, &e) == 0);
   snprintf(name, sizeof name, "w%d.safetensors", (int)(c - cases));
-  HOLDS(dt_export(&s, name, DT_PARAM, &e) == 0);
+  HOLDS(dt_export(&s, name, DT_MASTER, &e) == 0);
   w->r.step = 6;
   HOLDS(dt_checkpoint_save(&s, 1, &e) == 0);
   dt_saver_close(&s);
@@ -213,7 +213,7 @@ static int init(void *argument) {
   char name[64];
   snprintf(name, sizeof name, "i%d.safetensors", (int)((const Case *)argument - cases));
   HOLDS(dt_saver_open(&s, &w->r, NULL, &e) == 0);
-  HOLDS(dt_export(&s, name, DT_PARAM, &e) == 0);
+  HOLDS(dt_export(&s, name, DT_MASTER, &e) == 0);
   dt_saver_close(&s);
   int status = end(w);
   free(w);

@@ -1,4 +1,4 @@
-// Two hand-written models, so that the runtime is tested without the compiler. What they compute is
+// Hand-written models, so that the runtime is tested without the compiler. What they compute is
 // plain enough to check by eye; a sample's term is added in the order of samples whatever the
 // microbatch, as a compiled model does.
 #ifndef FAKE_H
@@ -18,6 +18,14 @@ extern const DtProgram fake_tokens;
 // 16 layers that draw near x[6]; double; a stack, so that ranks gather and reduce layer by layer. Each
 // layer takes fake_delay forward and backward. SGD with momentum, batch 2 in microbatches of 1.
 extern const DtProgram fake_layers;
+
+// All of the parameters, in a stack and outside, draw near x[6], as fake_half_type says that they are
+// stored; float. AdamW with clipping, batch 8 in microbatches of 1.
+extern const DtProgram fake_half;
+extern DtType fake_half_type; // F32, BF16, F16; DtProgram.param_type is to say the same
+// Steps, from 1, in which this rank's gradient of fake_half overflows.
+extern int64_t fake_overflow_from, fake_overflow_to;
+extern int fake_overflow_rank;
 
 // Set before dt_main: a step at which the loss is not a number (0: none), and microseconds that a
 // microbatch takes.
