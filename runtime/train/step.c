@@ -10,7 +10,6 @@
 
 #include <math.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 
 // A batch: `count` samples of a set from position `from` on.
@@ -303,16 +302,20 @@ static void advance(DtRun *r) {
 static int not_finite(const DtRun *r, const DtResult *result, const void *total, DtError *e) {
   bool loss = !isfinite(result->loss), nothing = false;
   for (int i = 0; i < r->p->ntotal; i++) nothing |= dt_get(r->p, total, i) == 0;
-  char skips[80] = "";
-  if (r->scaling.in_row >= DT_SCALE_SKIPS)
-    snprintf(skips, sizeof skips, " with loss scale 1, as in the %d steps before, which were skipped",
-             DT_SCALE_SKIPS - 1);
-  return dt_fail(e, DT_EXIT_NOT_FINITE, "step %lld: %s is %g%s%s; nothing was stepped",
+  return dt_fail(e, DT_EXIT_NOT_FINITE, "step %lld: %s is %g%s; nothing was stepped",
                  (long long)r->step + 1, loss ? "the loss" : "the gradient norm",
-                 loss ? result->loss : result->norm, skips,
+                 loss ? result->loss : result->norm,
                  loss && nothing ? " (what it is divided by, such as the number of valid targets, "
                                    "is 0 in this batch)"
                                  : "");
+}
+
+// The gradients have overflowed, or hold NaN, at the least loss scale too.
+static int scale_is_least(const DtRun *r, const DtResult *result, DtError *e) {
+  return dt_fail(e, DT_EXIT_NOT_FINITE,
+                 "step %lld: the gradient norm is %g with loss scale 1, as in the %d steps before, which were "
+                 "skipped (the loss is %g)",
+                 (long long)r->step + 1, result->norm, DT_SCALE_SKIPS - 1, result->loss);
 }
 
 int dt_step(DtRun *r, DtResult *result, DtError *e) {
@@ -330,7 +333,8 @@ int dt_step(DtRun *r, DtResult *result, DtError *e) {
   result->samples = r->o.batch;
   bool finite = dt_rehearsing || (isfinite(result->loss) && isfinite(result->norm));
   // All ranks have the same norm, of all gradients: they skip the same steps.
-  result->skipped = p->loss_scaling && !finite && !isfinite(result->norm) && dt_loss_scale_skip(&r->scaling);
+  result->skipped = p->loss_scaling && !finite && !isfinite(result->norm) &&
+                    dt_loss_scale_skip(&r->scaling);
   if (finite) {
     update(r, result);
     if (p->loss_scaling) dt_loss_scale_clean(&r->scaling);
@@ -339,6 +343,7 @@ int dt_step(DtRun *r, DtResult *result, DtError *e) {
   dt_walk_tie_wait(r);
   result->seconds = dt_seconds() - began;
   if (finite || result->skipped) return 0;
+  if (r->scaling.in_row >= DT_SCALE_SKIPS) return scale_is_least(r, result, e);
   return not_finite(r, result, total, e);
 }
 

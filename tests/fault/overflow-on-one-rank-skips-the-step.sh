@@ -64,7 +64,7 @@ FAKE_OVERFLOW=1-99:0 expect 79 "$TRAIN" --quiet --ranks 2 --steps 99 --resume ck
 says "step 26: " err.txt
 # Without loss scaling there is nothing to try.
 FAKE=bf16 FAKE_OVERFLOW=2-2:1 expect 79 "$TRAIN" --quiet --ranks 2
-says "step 2: the gradient norm is inf; nothing was stepped" err.txt
+says "step 2: the gradient norm is inf; " err.txt
 
 # Gradients in a file are those without the scale.
 train --ranks 2 --steps 1 --export-gradient half.st
