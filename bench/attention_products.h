@@ -14,7 +14,7 @@ DT_FN static void DT_NAME(attention_products)(void *const *arg, int64_t begin, i
       for (int64_t query = key / ATTENTION_Q * ATTENTION_Q; query < x->tq; query += ATTENTION_Q) {
         int64_t queries = x->tq - query < ATTENTION_Q ? x->tq - query : ATTENTION_Q;
         int64_t keys = x->tk - key < ATTENTION_K ? x->tk - key : ATTENTION_K;
-        DT_NAME(Pair) p = {x, query, queries, key, keys};
+        Pair p = {x, query, queries, key, keys};
         DT_NAME(scores)(&p, w.k, w.q_t, w.s);
         DT_NAME(query_adjoints)(&p, &w); // the shape of probabilities times values
         DT_NAME(scores)(&p, w.k, w.q_t, w.s);

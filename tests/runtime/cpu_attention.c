@@ -1,6 +1,6 @@
 // Attention against its definition in double, forward and backward: packed and separate operands,
-// grouped queries, causal offsets, awkward extents, every instruction set; the same bits on 1, 2
-// and 3 threads.
+// grouped queries, causal offsets, windows, caps, biases, sinks, awkward extents, every instruction
+// set; the same bits on 1, 2 and 3 threads. A window leaves out the blocks that it hides.
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ static double random_unit(void) {
   return (double)(state >> 11) * 0x1p-52 - 1;
 }
 
-enum { Q, K, V, O, DO, DQ, DK, DV, LSE, OPERANDS };
+enum { Q, K, V, O, DO, DQ, DK, DV, LSE, SLOPES, SINKS, DSLOPES, DSINKS, OPERANDS };
 typedef struct {
   double *at[OPERANDS];
   int64_t count[OPERANDS];
@@ -35,7 +35,12 @@ static bool of_keys(int i) {
   return i == K || i == V || i == DK || i == DV;
 }
 
+static bool is_given(int i) {
+  return i == Q || i == K || i == V || i == DO || i == SLOPES || i == SINKS;
+}
+
 static int64_t extent(const DtAttention *x, int i) {
+  if (i > LSE) return x->kv_heads * x->group;
   if (i == LSE) return x->batch * x->kv_heads * x->group * x->tq;
   const DtAttentionStride *s = stride(x, i);
   int64_t r = of_keys(i) ? 0 : (x->group - 1) * s->r, t = (of_keys(i) ? x->tk : x->tq) - 1;
@@ -54,20 +59,41 @@ static double dot(const double *a, int64_t ae, const double *b, int64_t be, int6
   return sum;
 }
 
+static bool sees(const DtAttention *x, int64_t i, int64_t j) {
+  return (!x->causal || j <= i + x->ahead) && (!x->window || i - j < x->window);
+}
+
+// The score of a product, and its derivative by it.
+static double score(const DtAttention *x, double slope, double product, int64_t apart, double *by) {
+  double z = x->scale * product, d = (double)apart;
+  *by = x->scale;
+  if (x->cap != 0) {
+    double u = tanh(z / x->cap);
+    z = x->cap * u;
+    *by *= 1 - u * u;
+  }
+  return z + x->bias * slope * (x->apart ? fabs(d) : d);
+}
+
 // One query: o, lse, and its part of every gradient, by the definition and the rule for softmax's
 // derivative.
 static void naive_query(const DtAttention *x, const Operands *w, int64_t b, int64_t g, int64_t r,
                         int64_t i, double *p) {
   const double *q = at(w, x, Q, b, g, r, i), *dout = at(w, x, DO, b, g, r, i);
   double *o = at(w, x, O, b, g, r, i), *dq = at(w, x, DQ, b, g, r, i), top = -INFINITY, sum = 0,
-         mean = 0;
+         mean = 0, *by = p + x->tk;
+  int64_t h = g * x->group + r, query = i + x->offset + (i < x->q_turn ? 0 : x->q_jump);
+  double sink = !x->has_sink ? -INFINITY : x->sinks ? w->at[SINKS][h] : x->sink;
   for (int64_t j = 0; j < x->tk; j++) {
-    p[j] = x->scale * dot(q, x->q.e, at(w, x, K, b, g, 0, j), x->k.e, x->dim);
-    int64_t query = i + x->offset + (i < x->q_turn ? 0 : x->q_jump);
-    if (x->causal && j + (j < x->k_turn ? 0 : x->k_jump) > query) p[j] = -INFINITY;
+    int64_t key = j + (j < x->k_turn ? 0 : x->k_jump);
+    p[j] = score(x, x->slopes ? w->at[SLOPES][h] : 1,
+                 dot(q, x->q.e, at(w, x, K, b, g, 0, j), x->k.e, x->dim), key - query, &by[j]);
+    if (!sees(x, query, key)) p[j] = -INFINITY;
     if (p[j] > top) top = p[j];
   }
+  if (sink > top) top = sink;
   for (int64_t j = 0; j < x->tk; j++) sum += p[j] = top == -INFINITY ? 0 : exp(p[j] - top);
+  if (x->has_sink) sum += exp(sink - top);
   w->at[LSE][((b * x->kv_heads + g) * x->group + r) * x->tq + i] = log(sum) + top;
   for (int64_t j = 0; j < x->tk; j++) {
     if (sum != 0) p[j] /= sum;
@@ -75,11 +101,12 @@ static void naive_query(const DtAttention *x, const Operands *w, int64_t b, int6
       o[e * x->o.e] += p[j] * at(w, x, V, b, g, 0, j)[e * x->v.e];
   }
   mean = dot(o, x->o.e, dout, x->dout.e, x->dim);
+  if (x->has_sink) w->at[DSINKS][h] -= exp(sink - top) / sum * mean;
   for (int64_t j = 0; j < x->tk; j++) {
     const double *k = at(w, x, K, b, g, 0, j);
     double *dk = at(w, x, DK, b, g, 0, j), *dv = at(w, x, DV, b, g, 0, j);
     double ds =
-        x->scale * p[j] * (dot(dout, x->dout.e, at(w, x, V, b, g, 0, j), x->v.e, x->dim) - mean);
+        by[j] * p[j] * (dot(dout, x->dout.e, at(w, x, V, b, g, 0, j), x->v.e, x->dim) - mean);
     for (int64_t e = 0; e < x->dim; e++) {
       dv[e * x->dv.e] += p[j] * dout[e * x->dout.e];
       dk[e * x->dk.e] += ds * q[e * x->q.e];
@@ -89,7 +116,7 @@ static void naive_query(const DtAttention *x, const Operands *w, int64_t b, int6
 }
 
 static void naive(const DtAttention *x, const Operands *w) {
-  double *p = malloc((size_t)x->tk * sizeof *p);
+  double *p = malloc(2 * (size_t)x->tk * sizeof *p);
   for (int64_t b = 0; b < x->batch; b++)
     for (int64_t g = 0; g < x->kv_heads; g++)
       for (int64_t r = 0; r < x->group; r++)
@@ -97,16 +124,18 @@ static void naive(const DtAttention *x, const Operands *w) {
   free(p);
 }
 
-static void run(const DtAttention *x, const Operands *w, void *to[OPERANDS], bool f64) {
+static void run(const DtAttention *shape, const Operands *w, void *to[OPERANDS], bool f64) {
+  DtAttention here = *shape, *x = &here;
   for (int i = 0; i < OPERANDS; i++) {
     to[i] = malloc((size_t)w->count[i] * sizeof(double));
     for (int64_t n = 0; n < w->count[i]; n++) {
-      double v = i == Q || i == K || i == V || i == DO ? w->at[i][n]
-                                                       : 77; // results are written, not added to
+      double v = is_given(i) ? w->at[i][n] : 77; // results are written, not added to
       if (f64) ((double *)to[i])[n] = v;
       else ((float *)to[i])[n] = (float)v;
     }
   }
+  if (x->slopes) x->slopes = to[SLOPES], x->dslopes = to[DSLOPES];
+  if (x->sinks) x->sinks = to[SINKS], x->dsinks = to[DSINKS];
   if (f64) {
     dt_attention_fwd_f64(x, to[Q], to[K], to[V], to[O], to[LSE]);
     dt_attention_bwd_f64(x, to[Q], to[K], to[V], to[O], to[LSE], to[DO], to[DQ], to[DK], to[DV]);
@@ -132,7 +161,8 @@ static double error(const double *expect, const void *got, int64_t count, bool f
 
 static void check_level(const DtAttention *x, const Operands *w, const char *name, bool f64,
                         int level) {
-  static const char *const names[] = {"q", "k", "v", "o", "dout", "dq", "dk", "dv", "lse"};
+  static const char *const names[OPERANDS] = {"q",   "k",      "v",     "o",       "dout",  "dq", "dk",
+                                              "dv",  "lse",    "slopes", "sinks", "dslopes", "dsinks"};
   void *first[OPERANDS], *again[OPERANDS];
   size_t scratch = (size_t)dt_attention_scratch(x->dim, true, f64);
   dt_parallel_init(1);
@@ -167,7 +197,7 @@ static void check(const DtAttention *x, const char *name) {
   for (int i = 0; i < OPERANDS; i++) {
     w.count[i] = extent(x, i);
     w.at[i] = calloc((size_t)w.count[i], sizeof(double));
-    if (i == Q || i == K || i == V || i == DO)
+    if (is_given(i))
       for (int64_t n = 0; n < w.count[i]; n++) w.at[i][n] = (float)random_unit();
   }
   naive(x, &w);
@@ -178,6 +208,14 @@ static void check(const DtAttention *x, const char *name) {
 }
 
 // q, k, v in one buffer [b, t, 3, h, e] as the projection leaves them; o in [b, t, h, e].
+static DtAttention by_head(DtAttention x) {
+  static const char set; // any pointer: run() has the arrays
+  x.slopes = x.sinks = &set;
+  x.slope = x.sink_at = x.dslope = x.dsink = (DtAttentionStride){.g = x.group, .r = 1};
+  x.bias = -0.05, x.has_sink = 1;
+  return x;
+}
+
 static DtAttention packed(int64_t b, int64_t h, int64_t t, int64_t e) {
   DtAttention x = {.batch = b, .kv_heads = h, .group = 1, .tq = t, .tk = t, .dim = e, .causal = 1};
   x.scale = 1 / sqrt((double)e);
@@ -194,6 +232,55 @@ static DtAttention separate(int64_t b, int64_t g, int64_t r, int64_t tq, int64_t
   x.q = x.o = x.dout = x.dq = (DtAttentionStride){g * r * tq * e, r * tq * e, tq * e, e, 1};
   x.k = x.v = x.dk = x.dv = (DtAttentionStride){g * tk * e, tk * e, 0, e, 1};
   return x;
+}
+
+static void check_forms(void) {
+  DtAttention x = packed(1, 2, 300, 40);
+  x.window = 1;
+  check(&x, "each sees itself");
+  x.window = 70;
+  check(&x, "a window shorter than a block");
+  x.cap = 0.3;
+  check(&x, "capped");
+  x = separate(1, 2, 2, 301, 700, 24);
+  x.window = 290, x.offset = 399;
+  check(&x, "a window to one side");
+  x.causal = 1, x.ahead = 20;
+  check(&x, "a window that looks ahead");
+  x.bias = 0.05, x.apart = 1;
+  check(&x, "biased by the distance");
+  x = by_head(x);
+  check(&x, "slopes and sinks");
+  x.apart = 0, x.cap = 2;
+  check(&x, "all at once");
+  x = separate(2, 2, 2, 97, 129, 16);
+  x.has_sink = 1, x.sink = 1.5;
+  check(&x, "a constant sink");
+  x.causal = 1, x.offset = -50;
+  check(&x, "queries that see the sink alone");
+  x = by_head(separate(2, 2, 2, 202, 404, 24));
+  x.causal = 1, x.offset = 101, x.q_turn = 101, x.q_jump = 50, x.window = 60;
+  check(&x, "jumps of queries and a window");
+  x = by_head(separate(1, 2, 1, 202, 202, 24));
+  x.causal = 1, x.offset = 101, x.q_turn = x.k_turn = 101, x.k_jump = 202, x.window = 150;
+  check(&x, "jumps of keys and a window");
+  x.offset = 350;
+  check(&x, "jumps, and keys that no query sees");
+}
+
+// What is visited, without a clock: a window of 256 in 4,096 is less than a quarter of the causal.
+static void check_blocks(void) {
+  DtAttention x = packed(1, 1, 4096, 64);
+  for (int backward = 0; backward < 2; backward++) {
+    x.window = 0;
+    int64_t causal = dt_attention_pairs(&x, backward);
+    x.window = 256;
+    int64_t windowed = dt_attention_pairs(&x, backward);
+    if (causal > 0 && windowed * 4 < causal && windowed >= 4096 * 200) continue;
+    printf("%s: %lld pairs of %lld with a window\n", backward ? "backward" : "forward",
+           (long long)windowed, (long long)causal);
+    failures++;
+  }
 }
 
 int main(void) {
@@ -227,6 +314,8 @@ int main(void) {
   x = separate(2, 1, 1, 50, 60, 5);
   x.q.e = 50, x.q.t = 1, x.dk.e = 60, x.dk.t = 1; // [e, t]
   check(&x, "transposed operands");
+  check_forms();
+  check_blocks();
   dt_parallel_done();
   if (failures) printf("%d failures\n", failures);
   return failures != 0;

@@ -23,6 +23,96 @@ static int64_t query_of_block(const DtAttention *x, int64_t block) {
   return block < first ? block * ATTENTION_Q : x->q_turn + (block - first) * ATTENTION_Q;
 }
 
+// A block of queries against a block of keys; neither goes past a turn.
+typedef struct {
+  const DtAttention *x;
+  int64_t query, queries, key, keys;
+  int64_t offset; // position of query 0 less position of key 0, were all as these
+} Pair;
+
+// The blocks that begin at a query and at a key.
+static inline Pair pair_at(const DtAttention *x, int64_t query, int64_t key) {
+  int64_t queries = (query < x->q_turn ? x->q_turn : x->tq) - query;
+  int64_t keys = (key < x->k_turn ? x->k_turn : x->tk) - key;
+  int64_t offset = x->offset + (query < x->q_turn ? 0 : x->q_jump);
+  if (key >= x->k_turn) offset -= x->k_jump;
+  return (Pair){x,   query, queries < ATTENTION_Q ? queries : ATTENTION_Q,
+                key, keys < ATTENTION_K ? keys : ATTENTION_K, offset};
+}
+
+// Query i of the block sees keys [hidden, seen) of the block of keys.
+static inline int64_t seen(const Pair *p, int64_t i) {
+  int64_t last = p->query + i + p->offset + p->x->ahead - p->key;
+  return !p->x->causal || last >= p->keys ? p->keys : last < 0 ? 0 : last + 1;
+}
+
+static inline int64_t hidden(const Pair *p, int64_t i) {
+  int64_t first = p->query + i + p->offset - p->x->window + 1 - p->key;
+  return !p->x->window || first < 0 ? 0 : first < p->keys ? first : p->keys;
+}
+
+// The first key from `key` on that the window of some query of the block may reach, or a turn.
+static int64_t key_in_window(const DtAttention *x, int64_t query, int64_t key) {
+  int64_t end = key < x->k_turn ? x->k_turn : x->tk;
+  int64_t first = query + pair_at(x, query, key).offset - x->window + 1;
+  if (!x->window || first <= key) return key;
+  if (first < end) return first;
+  return end < x->tk ? key_in_window(x, query, end) : end;
+}
+
+// The blocks of keys for a block of queries, forward: false after the last.
+static inline bool next_keys(Pair *p, const DtAttention *x, int64_t query, int64_t *key) {
+  while ((*key = key_in_window(x, query, *key)) < x->tk) {
+    *p = pair_at(x, query, *key);
+    *key += p->keys;
+    p->keys = seen(p, p->queries - 1);
+    if (p->keys) return true;
+  }
+  return false;
+}
+
+// The part of a pair that is visible, backward: keys from a multiple of `tile` on. False: none is.
+static inline bool cut_pair(Pair *p, int64_t tile, int64_t *first) {
+  int64_t from = hidden(p, 0);
+  bool some = from < seen(p, p->queries - 1);
+  *first = from / tile * tile;
+  p->key += *first;
+  p->keys -= *first;
+  return some;
+}
+
+int64_t dt_attention_pairs(const DtAttention *x, int backward) {
+  int64_t pairs = 0, first;
+  Pair p;
+  for (int64_t block = 0; block < query_blocks(x); block++) {
+    int64_t query = query_of_block(x, block), key = 0;
+    if (!backward) {
+      while (next_keys(&p, x, query, &key)) pairs += p.queries * p.keys;
+      continue;
+    }
+    for (; key < x->tk; key += pair_at(x, query, key).keys) {
+      p = pair_at(x, query, key);
+      if (cut_pair(&p, 1, &first)) pairs += p.queries * seen(&p, p.queries - 1);
+    }
+  }
+  return pairs;
+}
+
+// The head's value of an array by head, in either type.
+static double of_head(const void *at, const DtAttentionStride *s, int64_t g, int64_t r, int f64) {
+  int64_t i = g * s->g + r * s->r;
+  return f64 ? ((const double *)at)[i] : (double)((const float *)at)[i];
+}
+
+static double slope_of(const DtAttention *x, int64_t g, int64_t r, int f64) {
+  return x->slopes ? x->bias * of_head(x->slopes, &x->slope, g, r, f64) : x->bias;
+}
+
+static double sink_of(const DtAttention *x, int64_t g, int64_t r, int f64) {
+  if (!x->has_sink) return -INFINITY;
+  return x->sinks ? of_head(x->sinks, &x->sink_at, g, r, f64) : x->sink;
+}
+
 #define DT_F64 0
 #define DT_LEVEL 1
 #include "runtime/device/cpu/vector.h"
@@ -85,6 +175,31 @@ static const Variant *variant(void) {
   return &baseline;
 }
 
+// Gradients by head, tasks [begin, end) of heads: dsink = -sum(b, i: exp(sink - lse) * sum(e: o *
+// dout)), added up in double in the order of b and i.
+#define HEAD_TASKS(name, type, f64)                                                                \
+  static void name(void *const *arg, int64_t begin, int64_t end) {                                 \
+    const DtAttention *x = arg[0];                                                                 \
+    const type *o = arg[4], *lse = arg[5], *dout = arg[6];                                         \
+    for (int64_t h = begin; h < end; h++) {                                                        \
+      int64_t g = h / x->group, r = h % x->group;                                                  \
+      double sum = 0, sink = sink_of(x, g, r, f64);                                                \
+      for (int64_t b = 0; b < x->batch && x->dsinks; b++)                                          \
+        for (int64_t i = 0; i < x->tq; i++) {                                                      \
+          const type *p = o + b * x->o.b + g * x->o.g + r * x->o.r + i * x->o.t;                   \
+          const type *d = dout + b * x->dout.b + g * x->dout.g + r * x->dout.r + i * x->dout.t;    \
+          double dot = 0;                                                                          \
+          for (int64_t e = 0; e < x->dim; e++)                                                     \
+            dot += (double)p[e * x->o.e] * (double)d[e * x->dout.e];                               \
+          sum -= exp(sink - (double)lse[(b * x->kv_heads * x->group + h) * x->tq + i]) * dot;      \
+        }                                                                                          \
+      if (x->dsinks) ((type *)x->dsinks)[g * x->dsink.g + r * x->dsink.r] = (type)sum;             \
+      if (x->dslopes) ((type *)x->dslopes)[g * x->dslope.g + r * x->dslope.r] = 0;                 \
+    }                                                                                              \
+  }
+HEAD_TASKS(head_tasks_f32, float, 0)
+HEAD_TASKS(head_tasks_f64, double, 1)
+
 static void forward(const DtAttention *x, int f64, const void *q, const void *k, const void *v,
                     void *o, void *lse) {
   void *arg[] = {(void *)x, (void *)q, (void *)k, (void *)v, o, lse};
@@ -98,6 +213,8 @@ static void backward(const DtAttention *x, int f64, const void *q, const void *k
   void *arg[] = {(void *)x,   (void *)q,    (void *)k, (void *)v, (void *)o,
                  (void *)lse, (void *)dout, dq,        dk,        dv};
   dt_parallel(variant()->backward[f64], arg, x->batch * x->kv_heads, 1);
+  if (x->dsinks || x->dslopes)
+    dt_parallel(f64 ? head_tasks_f64 : head_tasks_f32, arg, x->kv_heads * x->group, 1);
 }
 
 void dt_attention_fwd_f32(const DtAttention *x, const float *q, const float *k, const float *v,

@@ -1,12 +1,15 @@
 // Softmax attention on blocks, forward and backward, fp32 and fp64; no buffer ever holds tq x tk.
 //
-//   s[b, g, r, i, j] = scale * sum(e: q[b, g, r, i, e] * k[b, g, j, e])      where key j is visible
-//   to i o[b, g, r, i, e] = sum(j: softmax(j: s[b, g, r, i, j]) * v[b, g, j, e])
+//   s[b, g, r, i, j] = scale * sum(e: q[b, g, r, i, e] * k[b, g, j, e])
+//   z[b, g, r, i, j] = s, or with a cap: cap * tanh(s / cap)
+//                    + bias * slopes[g, r] * (position of j - position of i)
+//   lse[b, g, r, i]  = log(sum(j: exp(z)) + exp(sink[g, r]))        over keys j visible to i
+//   o[b, g, r, i, e] = sum(j: exp(z - lse) * v[b, g, j, e])
 //
 // Query head h is (g, r): `group` query heads share kv head g. All strides are in elements, so that
 // q, k and v may be slices of one packed buffer ([b, t, 3, h, e]), and likewise dq, dk and dv.
 // Blocks are of fixed size and every sum has a fixed order: the bits do not depend on the number of
-// threads.
+// threads. A block of keys that no query of a block sees is not visited.
 #ifndef DTC_RUNTIME_CPU_ATTENTION_H
 #define DTC_RUNTIME_CPU_ATTENTION_H
 
@@ -19,18 +22,31 @@ typedef struct {
 typedef struct {
   int64_t batch, kv_heads, group;
   int64_t tq, tk, dim;
-  int causal;     // key j is visible to query i when j <= i + offset; otherwise all keys are
-  int64_t offset; // position of query 0 less position of key 0; used when causal
+  // With i and j as positions in the whole, key j is visible to query i when
+  //   j <= i + ahead, if causal, and
+  //   i - j < window, if window is not 0.
+  int causal;
+  int64_t ahead, window;
+  int64_t offset; // position of query 0 less position of key 0
   // Queries from q_turn on stand q_jump positions further on than that says, and keys from k_turn
   // on k_jump: a rank's share of a folded sequence. All 0: none do.
   int64_t q_turn, q_jump, k_turn, k_jump;
   double scale;
+  double cap;  // 0: none
+  double bias; // 0: none; times |distance| where `apart`
+  int apart, has_sink;
+  double sink; // of each head, where has_sink and no `sinks`
   DtAttentionStride q, k, v, o;
   DtAttentionStride dout, dq, dk, dv; // backward only
+  // By head, of the call's type; NULL: slopes are 1, the sink is a constant. Only g and r of their
+  // strides are used. The backward writes 0 to dslopes: slopes are data.
+  const void *slopes, *sinks;
+  void *dslopes, *dsinks;
+  DtAttentionStride slope, sink_at, dslope, dsink;
 } DtAttention;
 
-// Writes o, and lse[b, g, r, i] (contiguous) = log(sum(j: exp(s))) for the backward. A query that
-// sees no key gets o = 0 and lse = -infinity.
+// Writes o, and lse[b, g, r, i] (contiguous) for the backward. Without a sink, a query that sees no
+// key gets o = 0 and lse = -infinity.
 void dt_attention_fwd_f32(const DtAttention *x, const float *q, const float *k, const float *v,
                           float *o, float *lse);
 void dt_attention_fwd_f64(const DtAttention *x, const double *q, const double *k, const double *v,
@@ -43,5 +59,9 @@ void dt_attention_bwd_f32(const DtAttention *x, const float *q, const float *k, 
 void dt_attention_bwd_f64(const DtAttention *x, const double *q, const double *k, const double *v,
                           const double *o, const double *lse, const double *dout, double *dq,
                           double *dk, double *dv);
+
+// Pairs of a query and a key in the blocks that are visited, for one head of one batch element: the
+// work, whatever the processor.
+int64_t dt_attention_pairs(const DtAttention *x, int backward);
 
 #endif

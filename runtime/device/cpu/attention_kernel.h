@@ -35,6 +35,27 @@ DT_FN static inline V DT_NAME(exp)(V x) {
   return (V)(((VI)p + ((VI)shifted << MANTISSA)) & ~under);
 }
 
+// tanh x within 2 units of the last place: near 0 Cephes' polynomial or quotient, else by e^(-2|x|).
+DT_FN static inline V DT_NAME(tanh)(V x) {
+  VI sign = (VI)x & (VI)v_set(-0.0);
+  V a = (V)((VI)x ^ sign), e = DT_NAME(exp)(a * v_set(-2)), z = x * x;
+  V far = (v_set(1) - e) / (v_set(1) + e);
+#if DT_F64
+  V p = v_fma(v_fma(v_set(-9.64399179425052238628e-1), z, v_set(-9.92877231001918586564e1)), z,
+              v_set(-1.61468768441708447952e3));
+  V q = v_fma(v_fma(z + v_set(1.12811678491632931402e2), z, v_set(2.23548839060100448583e3)), z,
+              v_set(4.84406305325125486048e3));
+  V near = v_fma(x * z, p / q, x);
+#else
+  V p = v_fma(v_set(-5.70498872745e-3f), z, v_set(2.06390887954e-2f));
+  p = v_fma(p, z, v_set(-5.37397155531e-2f));
+  p = v_fma(p, z, v_set(1.33314422036e-1f));
+  p = v_fma(p, z, v_set(-3.33332819422e-1f));
+  V near = v_fma(p * z, x, x);
+#endif
+  return v_select(a < v_set(0.625), near, (V)((VI)far | sign));
+}
+
 // Scratch of a task. Extents in elements: Q = ATTENTION_Q, K = ATTENTION_K, E = dim rounded up to
 // lanes. Copies of operands are padded with zeros to E and to whole tiles of rows.
 typedef struct {
@@ -45,6 +66,7 @@ typedef struct {
   DT_REAL *acc_q;              // [Q][E]: o, or dq
   DT_REAL *acc_k, *acc_v;      // [K][E]: dk, dv
   DT_REAL *max, *sum, *factor; // [Q]; the backward keeps lse and sum(e: o * dout) in max and sum
+  double slope;                // of the head
 } DT_NAME(Scratch);
 #define Scratch DT_NAME(Scratch)
 
@@ -100,71 +122,94 @@ DT_FN static void DT_NAME(transpose_rows)(const DT_REAL *from, const DtAttention
   }
 }
 
-// A block of queries against a block of keys.
-typedef struct {
-  const DtAttention *x;
-  int64_t query, queries, key, keys;
-  int64_t offset; // position of query 0 less position of key 0, were all as these
-} DT_NAME(Pair);
-#define Pair DT_NAME(Pair)
-
-// The blocks that begin at a query and at a key: neither goes past a jump.
-DT_FN static inline Pair DT_NAME(pair)(const DtAttention *x, int64_t query, int64_t key) {
-  int64_t queries = (query < x->q_turn ? x->q_turn : x->tq) - query;
-  int64_t keys = (key < x->k_turn ? x->k_turn : x->tk) - key;
-  int64_t offset = x->offset + (query < x->q_turn ? 0 : x->q_jump);
-  if (key >= x->k_turn) offset -= x->k_jump;
-  return (Pair){x,   query, queries < ATTENTION_Q ? queries : ATTENTION_Q,
-                key, keys < ATTENTION_K ? keys : ATTENTION_K, offset};
-}
-
-// The keys of the block that query i of the block sees: the first so many.
-DT_FN static inline int64_t DT_NAME(seen)(const Pair *p, int64_t i) {
-  int64_t last = p->query + i + p->offset - p->key;
-  return !p->x->causal || last >= p->keys ? p->keys : last < 0 ? 0 : last + 1;
-}
-
 // s[keys][queries] = sum(c < dim: a[key][c] * b[c][query]), where any query of a tile sees the key.
 DT_FN static void DT_NAME(scores)(const Pair *p, const DT_REAL *a, const DT_REAL *b, DT_REAL *s) {
   int64_t dim = p->x->dim, e = (dim + DT_LANES - 1) / DT_LANES * DT_LANES;
   int64_t vectors = (p->queries + DT_LANES - 1) / DT_LANES;
   for (int64_t c = 0, width; c < vectors; c += width) {
     width = DT_NAME(tile_width)(vectors - c);
-    int64_t rows = DT_NAME(seen)(p, (c + width) * DT_LANES - 1), at = c * DT_LANES;
+    int64_t rows = seen(p, (c + width) * DT_LANES - 1), at = c * DT_LANES;
     for (int64_t i = 0; i < rows; i += MR)
       DT_NAME(tile_of)((int)width, dim, a + i * e, e, 1, b + at, ATTENTION_Q,
                        s + i * ATTENTION_Q + at, ATTENTION_Q, 0);
   }
 }
 
-// How far down a column of queries a block of scores is looked at: a vector's queries see `all`
-// keys, some of them `some`. Products go on a little, through zeros up to `end`.
+// How far down a column of queries a block of scores is looked at: a vector's queries see all of the
+// keys from `clear` to `all`, and of those before and from there to `some` they see some. Products go
+// on a little, through zeros up to `end`.
 typedef struct {
-  int64_t all, some, end;
+  int64_t clear, all, some, end;
 } DT_NAME(Reach);
 
 DT_FN static inline DT_NAME(Reach) DT_NAME(reach)(const Pair *p, int64_t c) {
-  int64_t some = DT_NAME(seen)(p, c + DT_LANES - 1);
-  return (DT_NAME(Reach)){DT_NAME(seen)(p, c), some, some + MR < p->keys ? some + MR : p->keys};
+  int64_t some = seen(p, c + DT_LANES - 1), clear = hidden(p, c + DT_LANES - 1);
+  if (clear > some) clear = some;
+  int64_t all = seen(p, c), end = some + MR < p->keys ? some + MR : p->keys;
+  return (DT_NAME(Reach)){clear, all > clear ? all : clear, some, end};
 }
 
-// Which lanes of queries c .. see key j of the block, as a mask.
-DT_FN static inline VI DT_NAME(visible)(const Pair *p, int64_t c, int64_t j) {
-  int64_t first = p->key + j - p->offset - p->query - c; // the first lane that sees it
+DT_FN static inline VI DT_NAME(lanes)(void) {
   VI lane;
 #pragma GCC unroll 16
   for (int i = 0; i < DT_LANES; i++) lane[i] = i;
-  return lane >= v_bits(first < 0 ? 0 : first > DT_LANES ? DT_LANES : first);
+  return lane;
+}
+
+static inline int64_t DT_NAME(lane_at)(int64_t i) { return i < 0 ? 0 : i > DT_LANES ? DT_LANES : i; }
+
+// Which lanes of queries c .. see key j of the block, as a mask.
+DT_FN static inline VI DT_NAME(visible)(const Pair *p, int64_t c, int64_t j) {
+  int64_t apart = p->key + j - p->offset - p->query - c; // the key's position less lane 0's
+  VI lane = DT_NAME(lanes)(), mask = lane >= v_bits(0);
+  if (p->x->causal) mask = lane >= v_bits(DT_NAME(lane_at)(apart - p->x->ahead));
+  if (p->x->window) mask &= lane < v_bits(DT_NAME(lane_at)(apart + p->x->window));
+  return mask;
+}
+
+static inline bool DT_NAME(is_shaped)(const DtAttention *x) { return x->cap != 0 || x->bias != 0; }
+
+// The score of a product s, of queries c .. and key j, where it is more than scale * s; *by: its
+// derivative by s.
+DT_FN static inline V DT_NAME(shape)(const Pair *p, double slope, V s, int64_t c, int64_t j, V *by) {
+  const DtAttention *x = p->x;
+  V z = s * v_set(x->scale);
+  *by = v_set(x->scale);
+  if (x->cap != 0) {
+    V u = DT_NAME(tanh)(s * v_set(x->scale / x->cap));
+    z = u * v_set(x->cap);
+    *by *= v_fma(-u, u, v_set(1));
+  }
+  if (x->bias == 0) return z;
+  V lane = __builtin_convertvector(DT_NAME(lanes)(), V);
+  V distance = v_set((double)(p->key + j - p->offset - p->query - c)) - lane;
+  if (x->apart) distance = v_max(distance, -distance);
+  return v_fma(distance, v_set(slope), z);
+}
+
+// Scores in the place of products, of queries c .. .
+DT_FN static void DT_NAME(shape_column)(const Pair *p, const Scratch *w, int64_t c, int64_t rows) {
+  V by;
+  for (int64_t j = 0; j < rows; j++) {
+    DT_REAL *s = w->s + j * ATTENTION_Q + c;
+    v_store(s, DT_NAME(shape)(p, w->slope, v_load(s), c, j, &by));
+  }
 }
 
 // One block of the online softmax, for one vector of queries (column c of s): scores become
 // probabilities relative to the new maximum; factor is what earlier sums are to be multiplied with.
 DT_FN static void DT_NAME(softmax_block)(const Pair *p, const Scratch *w, int64_t c) {
-  const V none = v_set(-INFINITY), scale = v_set(p->x->scale);
+  const bool shaped = DT_NAME(is_shaped)(p->x);
+  const V none = v_set(-INFINITY), scale = v_set(shaped ? 1 : p->x->scale);
   DT_NAME(Reach) r = DT_NAME(reach)(p, c);
   DT_REAL *s = w->s + c;
   V old = v_load(w->max + c), top = old, top2 = old;
   int64_t j = 0;
+  if (shaped) DT_NAME(shape_column)(p, w, c, r.some);
+  for (; j < r.clear; j++) {
+    V z = v_load(s + j * ATTENTION_Q) * scale;
+    top = v_max(v_select(DT_NAME(visible)(p, c, j), z, none), top);
+  }
   for (; j + 2 <= r.all; j += 2) { // two chains: the next maximum need not wait for the last
     top = v_max(v_load(s + j * ATTENTION_Q) * scale, top);
     top2 = v_max(v_load(s + (j + 1) * ATTENTION_Q) * scale, top2);
@@ -177,7 +222,13 @@ DT_FN static void DT_NAME(softmax_block)(const Pair *p, const Scratch *w, int64_
   V base = v_select(top == none, v_set(0),
                     top); // no key seen yet: e^(-inf - 0) is 0, not e^(-inf + inf)
   V factor = DT_NAME(exp)(old - base), sum = v_load(w->sum + c) * factor;
-  for (j = 0; j < r.all; j++) {
+  for (j = 0; j < r.clear; j++) {
+    V e = DT_NAME(exp)(v_fma(v_load(s + j * ATTENTION_Q), scale, -base));
+    e = (V)((VI)e & DT_NAME(visible)(p, c, j));
+    v_store(s + j * ATTENTION_Q, e);
+    sum += e;
+  }
+  for (; j < r.all; j++) {
     V e = DT_NAME(exp)(v_fma(v_load(s + j * ATTENTION_Q), scale, -base));
     v_store(s + j * ATTENTION_Q, e);
     sum += e;
@@ -205,7 +256,7 @@ DT_FN static void DT_NAME(add_values)(const Pair *p, const Scratch *w, bool firs
     width = DT_NAME(tile_width)(vectors - c);
     int64_t at = c * DT_LANES;
     for (int64_t i = 0; i < p->queries; i += MR)
-      DT_NAME(tile_of)((int)width, DT_NAME(seen)(p, i + MR - 1), w->s + i, 1, ATTENTION_Q,
+      DT_NAME(tile_of)((int)width, seen(p, i + MR - 1), w->s + i, 1, ATTENTION_Q,
                        w->v + at, e, w->acc_q + i * e + at, e, !first);
   }
 }
@@ -231,33 +282,35 @@ DT_FN static inline int64_t DT_NAME(head)(const DtAttentionStride *s, int64_t b,
   return b * s->b + g * s->g + r * s->r;
 }
 
-// One block of queries of one head.
+// One block of queries of one head, whose slope and sink are given.
 DT_FN static void DT_NAME(forward)(const DtAttention *x, const DT_REAL *q, const DT_REAL *k,
-                                   const DT_REAL *v, DT_REAL *o, DT_REAL *lse, int64_t query) {
+                                   const DT_REAL *v, DT_REAL *o, DT_REAL *lse, int64_t query,
+                                   double slope, double sink) {
   Scratch w = DT_NAME(scratch)(x->dim, false);
-  int64_t queries = DT_NAME(pair)(x, query, 0).queries;
+  int64_t queries = pair_at(x, query, 0).queries, key = 0;
   int64_t e = (x->dim + DT_LANES - 1) / DT_LANES * DT_LANES;
   bool first = true;
-  for (int64_t i = 0; i < ATTENTION_Q; i++) w.max[i] = -INFINITY, w.sum[i] = 0;
+  Pair p;
+  w.slope = slope;
+  // The sink is a first key, of the value 0.
+  for (int64_t i = 0; i < ATTENTION_Q; i++) w.max[i] = (DT_REAL)sink, w.sum[i] = x->has_sink != 0;
   DT_NAME(transpose_rows)(q + query * x->q.t, &x->q, queries, x->dim, w.q_t);
-  for (int64_t key = 0, keys; key < x->tk; key += keys) {
-    Pair p = DT_NAME(pair)(x, query, key);
-    keys = p.keys;
-    p.keys = DT_NAME(seen)(&p, queries - 1);
-    if (!p.keys) continue;
-    DT_NAME(copy_rows)(k + key * x->k.t, &x->k, p.keys, x->dim, w.k, e);
-    DT_NAME(copy_rows)(v + key * x->v.t, &x->v, p.keys, x->dim, w.v, e);
+  while (next_keys(&p, x, query, &key)) {
+    DT_NAME(copy_rows)(k + p.key * x->k.t, &x->k, p.keys, x->dim, w.k, e);
+    DT_NAME(copy_rows)(v + p.key * x->v.t, &x->v, p.keys, x->dim, w.v, e);
     DT_NAME(scores)(&p, w.k, w.q_t, w.s);
     for (int64_t c = 0; c < queries; c += DT_LANES) DT_NAME(softmax_block)(&p, &w, c);
     DT_NAME(add_values)(&p, &w, first);
     first = false;
   }
+  if (first) memset(w.acc_q, 0, (size_t)(queries * e) * sizeof(DT_REAL));
   DT_NAME(finish)(x, &w, queries, o + query * x->o.t, lse + query);
 }
 
 // Probabilities and adjoints of the scores from w.s (scores) and w.ds (adjoints of the
 // probabilities).
 DT_FN static void DT_NAME(score_adjoints)(const Pair *p, const Scratch *w) {
+  const bool shaped = DT_NAME(is_shaped)(p->x);
   const V none = v_set(-INFINITY), scale = v_set(p->x->scale);
   for (int64_t c = 0; c < p->queries; c += DT_LANES) {
     DT_NAME(Reach) r = DT_NAME(reach)(p, c);
@@ -266,11 +319,13 @@ DT_FN static void DT_NAME(score_adjoints)(const Pair *p, const Scratch *w) {
     lse = v_select(some, lse, v_set(0));
     for (int64_t j = 0; j < r.end; j++) {
       DT_REAL *s = w->s + j * ATTENTION_Q + c, *ds = w->ds + j * ATTENTION_Q + c;
-      VI seen = j < r.all ? some : some & DT_NAME(visible)(p, c, j);
-      V prob = DT_NAME(exp)(v_fma(v_load(s), scale, -lse));
+      VI seen = j >= r.clear && j < r.all ? some : some & DT_NAME(visible)(p, c, j);
+      V by = scale, prob;
+      if (shaped) prob = DT_NAME(exp)(DT_NAME(shape)(p, w->slope, v_load(s), c, j, &by) - lse);
+      else prob = DT_NAME(exp)(v_fma(v_load(s), scale, -lse));
       // Unseen pairs are 0 even where a value there is infinite.
       v_store(s, (V)((VI)prob & seen));
-      v_store(ds, (V)((VI)(prob * (v_load(ds) - dot) * scale) & seen));
+      v_store(ds, (V)((VI)(prob * (v_load(ds) - dot) * by) & seen));
     }
   }
 }
@@ -324,12 +379,12 @@ typedef struct {
 DT_FN static void DT_NAME(add_to_keys)(const Pair *p, const DT_REAL *a, const DT_REAL *b,
                                        DT_REAL *c) {
   int64_t vectors = (p->x->dim + DT_LANES - 1) / DT_LANES, e = vectors * DT_LANES;
-  int64_t rows = DT_NAME(seen)(p, p->queries - 1);
+  int64_t rows = seen(p, p->queries - 1);
   for (int64_t v = 0, width; v < vectors; v += width) {
     width = DT_NAME(tile_width)(vectors - v);
     int64_t at = v * DT_LANES;
     for (int64_t i = 0; i < rows; i += MR) {
-      int64_t first = p->x->causal ? p->key + i - p->offset - p->query : 0;
+      int64_t first = p->x->causal ? p->key + i - p->offset - p->query - p->x->ahead : 0;
       if (first < 0) first = 0;
       DT_NAME(tile_of)((int)width, p->queries - first, a + i * ATTENTION_Q + first, ATTENTION_Q, 1,
                        b + first * e + at, e, c + i * e + at, e, 1);
@@ -344,14 +399,15 @@ DT_FN static void DT_NAME(query_adjoints)(const Pair *p, const Scratch *w) {
     width = DT_NAME(tile_width)(vectors - c);
     int64_t at = c * DT_LANES;
     for (int64_t i = 0; i < p->queries; i += MR)
-      DT_NAME(tile_of)((int)width, DT_NAME(seen)(p, i + MR - 1), w->ds + i, 1, ATTENTION_Q,
+      DT_NAME(tile_of)((int)width, seen(p, i + MR - 1), w->ds + i, 1, ATTENTION_Q,
                        w->k + at, e, w->acc_q + i * e + at, e, 0);
   }
 }
 
-// What one block of queries adds to a block of keys, whose operands and accumulators are in w.
+// What one block of queries adds to a block of keys, whose operands and accumulators are in w. dq is
+// written, or added to.
 DT_FN static void DT_NAME(backward_block)(const Pair *p, const Scratch *w,
-                                          const DT_NAME(Queries) * h) {
+                                          const DT_NAME(Queries) * h, bool add) {
   const DtAttention *x = p->x;
   int64_t e = (x->dim + DT_LANES - 1) / DT_LANES * DT_LANES, dim = x->dim;
   const DT_REAL *q = h->q + p->query * x->q.t, *dout = h->dout + p->query * x->dout.t;
@@ -366,7 +422,7 @@ DT_FN static void DT_NAME(backward_block)(const Pair *p, const Scratch *w,
   DT_NAME(add_to_keys)(p, w->s, w->dout, w->acc_v);
   DT_NAME(add_to_keys)(p, w->ds, w->q, w->acc_k);
   DT_NAME(query_adjoints)(p, w);
-  DT_NAME(write_rows)(w->acc_q, e, p->queries, dim, h->dq + p->query * x->dq.t, &x->dq, p->key > 0);
+  DT_NAME(write_rows)(w->acc_q, e, p->queries, dim, h->dq + p->query * x->dq.t, &x->dq, add);
 }
 
 // One kv head of one batch element: every block of keys with all the queries that see it.
@@ -380,21 +436,26 @@ DT_FN static void DT_NAME(backward)(const DtAttention *x, int64_t b, int64_t g, 
   dk += DT_NAME(head)(&x->dk, b, g, 0), dv += DT_NAME(head)(&x->dv, b, g, 0);
   // The first block is taken even where no query sees it, or there is no key: it writes dq.
   for (int64_t key = 0, keys; key == 0 || key < x->tk; key += keys ? keys : 1) {
-    keys = DT_NAME(pair)(x, 0, key).keys;
+    keys = pair_at(x, 0, key).keys;
     DT_NAME(copy_rows)(k + key * x->k.t, &x->k, keys, dim, w.k, e);
     DT_NAME(copy_rows)(v + key * x->v.t, &x->v, keys, dim, w.v, e);
     memset(w.acc_k, 0, (size_t)(keys * e) * sizeof(DT_REAL));
     memset(w.acc_v, 0, (size_t)(keys * e) * sizeof(DT_REAL));
     for (int64_t r = 0; r < x->group; r++) {
+      w.slope = slope_of(x, g, r, DT_F64);
       DT_NAME(Queries)
       h = {q + DT_NAME(head)(&x->q, b, g, r), o + DT_NAME(head)(&x->o, b, g, r),
            dout + DT_NAME(head)(&x->dout, b, g, r),
            lse + ((b * x->kv_heads + g) * x->group + r) * x->tq,
            dq + DT_NAME(head)(&x->dq, b, g, r)};
       for (int64_t query = 0, queries; query < x->tq; query += queries) {
-        Pair p = DT_NAME(pair)(x, query, key);
+        Pair p = pair_at(x, query, key);
+        Scratch from = w;
+        int64_t skip;
         queries = p.queries;
-        if (key == 0 || DT_NAME(seen)(&p, queries - 1)) DT_NAME(backward_block)(&p, &w, &h);
+        if (!cut_pair(&p, MR, &skip) && key > 0) continue;
+        from.k += skip * e, from.v += skip * e, from.acc_k += skip * e, from.acc_v += skip * e;
+        DT_NAME(backward_block)(&p, &from, &h, key > 0);
       }
     }
     DT_NAME(write_rows)(w.acc_k, e, keys, dim, dk + key * x->dk.t, &x->dk, false);
@@ -413,7 +474,8 @@ DT_FN static void DT_NAME(forward_tasks)(void *const *arg, int64_t begin, int64_
                      (const DT_REAL *)arg[2] + DT_NAME(head)(&x->k, b, g, 0),
                      (const DT_REAL *)arg[3] + DT_NAME(head)(&x->v, b, g, 0),
                      (DT_REAL *)arg[4] + DT_NAME(head)(&x->o, b, g, r),
-                     (DT_REAL *)arg[5] + head * x->tq, query_of_block(x, task % blocks));
+                     (DT_REAL *)arg[5] + head * x->tq, query_of_block(x, task % blocks),
+                     slope_of(x, g, r, DT_F64), sink_of(x, g, r, DT_F64));
   }
 }
 
@@ -424,4 +486,3 @@ DT_FN static void DT_NAME(backward_tasks)(void *const *arg, int64_t begin, int64
                       arg[5], arg[6], arg[7], arg[8], arg[9]);
 }
 #undef Scratch
-#undef Pair
