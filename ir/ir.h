@@ -291,6 +291,25 @@ typedef struct Stmt {
 typedef enum Intrinsic { INTR_NONE, INTR_ATTENTION, NINTR } Intrinsic;
 extern const char *const intrinsic_name[NINTR]; // "" "attention"
 
+// Where the places of a dimension stand in the whole: place i at position i + by * n + from, where n
+// is the int at position `arg` of Fn.arg; [0] before place `turn`, [1] from there on. turn 0: [0]
+// for all. All 0: each place is its position.
+typedef struct Positions {
+  uint8_t arg;
+  int64_t by[2], from[2], turn;
+} Positions;
+
+// What an intrinsic that is attention computes; ir/attention.h has the formula. Pass inline finds it
+// from the body, and it is true of the body from then on; pass localise adds the positions.
+typedef struct Attention {
+  bool known; // false: the body was not looked at yet
+  bool causal, apart, has_sink;
+  int64_t ahead, window; // positions; window 0: none
+  double scale, cap, bias, sink; // cap 0: none; sink: where has_sink and no `sinks`
+  uint8_t slopes, sinks; // positions in Fn.arg; 0: none
+  Positions query, key;
+} Attention;
+
 typedef struct Fn {
   Str name; // unique in the module
   VEC(Value) value;
@@ -299,6 +318,7 @@ typedef struct Fn {
   VEC(Id) alias; // empty, or for each result the argument whose storage it takes over, or NONE
   VEC(Stmt) stmt;
   Intrinsic intrinsic; // the body defines it; a backend may have a better implementation
+  Attention form; // of an INTR_ATTENTION
   bool backward; // of the intrinsic: this is its derivative
   Id loc;
   struct NameSet *names; // of values; private to ir.c

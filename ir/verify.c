@@ -5,6 +5,7 @@
 
 #include "ir/chunk.h"
 #include "ir/entry.h"
+#include "ir/intrinsic.h"
 #include "ir/layout.h"
 #include "ir/range.h"
 #include "ir/shard.h"
@@ -533,6 +534,7 @@ static bool fn_ok(Verifier *v, const Fn *f) {
   v->s = NULL;
   if (!values_ok(v)) return false;
   if (f->intrinsic >= NINTR) return fail(v, "no such intrinsic");
+  if (intrinsic_fault(f)) return fail(v, "%s", intrinsic_fault(f));
   v->written = NEWN(v->m->arena, Written, f->value.n + 1);
   for (v->at = 0; v->at < f->stmt.n; v->at++) {
     v->s = &f->stmt.at[v->at];

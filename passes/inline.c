@@ -1,9 +1,10 @@
 // Flattens calls: every layer and fn of the language becomes part of its caller.
 // requires: entries and functions as the frontend makes them; no recursion.
-// guarantees: no ST_CALL but of intrinsics, whose body is what backends implement (ir/attention.h); bodies of repeats and intrinsics flat inside; every
-//   function reached from an entry.
+// guarantees: no ST_CALL but of intrinsics, whose bodies are ones that backends implement, with
+//   their parameters (ir/intrinsic.h); bodies of repeats and intrinsics flat inside; every function
+//   reached from an entry.
 // invalidates: positions of functions, statements and values.
-#include "ir/attention.h"
+#include "ir/intrinsic.h"
 #include "passes/passes.h"
 #include "passes/util.h"
 
@@ -120,7 +121,7 @@ static bool check_sizes(Module *m, const Id *order, uint32_t n) {
 
 bool pass_inline(Module *m) {
   // In the local form a ring's parts have the note from localise, and bodies of their kind.
-  if (!m->spmd && !attention_recognise(m)) return false;
+  if (!m->spmd && !intrinsics_recognise(m)) return false;
   Id *order = NEWN(m->arena, Id, m->fn.n + 1);
   uint32_t n = module_postorder(m, order);
   if (!check_sizes(m, order, n)) return false;

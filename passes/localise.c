@@ -16,6 +16,7 @@
 
 #include <stdlib.h>
 
+#include "ir/intrinsic.h"
 #include "ir/layout.h"
 #include "ir/shard.h"
 #include "passes/bounds.h"
@@ -153,6 +154,15 @@ Id local_position(Module *m, uint32_t axis, Id rank, Id at, int64_t extent, int6
                   fold_mod(m, at, block));
 }
 
+bool local_positions(const Module *m, uint32_t axis, int64_t extent, int64_t block, Positions *to) {
+  int64_t n = m->axis.at[axis].size;
+  *to = (Positions){.by = {block, block}};
+  if (extent <= block) return true;
+  if (!m->axis.at[axis].folded || extent != 2 * block) return false;
+  *to = (Positions){.by = {block, -block}, .from = {0, (2 * n - 2) * block}, .turn = block};
+  return true;
+}
+
 // The position of an index in an array that is split over the axes of the set only, all of which
 // split the index; the empty set: its position in the whole. From the least block to the greatest,
 // as layout_global does it.
@@ -252,6 +262,7 @@ static Id subscript(Rewrite *r, const Value *v, uint32_t dim, Id sub, Id *cond) 
   if (!guarded && here && places(r, sub, here) > mine)
     *cond = fold_and(r->m, *cond, ex2(r->m, OP_LT, at, ex_int(r->m, mine)));
   if (!guarded) return at;
+  r->x->guarded = true;
   Id place, has = local_place(r->x, v->shard, dim, v->extent[dim], guarded, at, &place);
   *cond = fold_and(r->m, *cond, has);
   return place;
@@ -300,6 +311,7 @@ static Id masked(Local *x, const Stmt *s) {
     uint32_t masks = 0;
     shard_mask(m, &q, whole, NONE, &masks);
     if (!masks) continue;
+    x->guarded = true;
     Id rank0 = ex2(m, OP_EQ, local_rank(x, a), ex_int(m, 0));
     t.body = shard_mask(m, &q, whole, rank0, NULL);
   }
@@ -347,6 +359,7 @@ static Id inside(Rewrite *r, uint32_t set) {
     if (!(set & r->uneven & 1u << i)) continue;
     Id end = ex_int(r->m, r->s->index[i].extent);
     cond = fold_and(r->m, cond, ex2(r->m, OP_LT, position(r, i, 0), end));
+    r->x->guarded = true;
   }
   return cond;
 }
@@ -550,11 +563,45 @@ static void finish_values(Local *x) {
   fn_compact(x->m, f);
 }
 
-// What exchanges shares is no attention of one rank any more, and becomes part of its callers.
 static bool exchanges(const Fn *f) {
   for (uint32_t i = 0; i < f->stmt.n; i++)
     if (f->stmt.at[i].kind == ST_COLL) return true;
   return false;
+}
+
+// Where the rank's places of a query's or key's dimension 1, the sequence, stand in the whole, and
+// the axis that says so, or NONE. False where no Positions says it.
+typedef struct Stands {
+  Positions at;
+  uint32_t axis;
+} Stands;
+
+static bool find_positions(Local *x, Operand of, Stands *to) {
+  const Value *v = &x->old[x->f->arg.at[of]];
+  uint32_t axis[MAX_AXIS], n = layout_axes(x->m, v->shard, 1, axis);
+  *to = (Stands){.axis = NONE};
+  if (n == 0) return true;
+  to->axis = axis[0];
+  x->rank_used[to->axis] = true;
+  return n == 1 && local_positions(x->m, to->axis, x->f->value.at[x->f->arg.at[of]].extent[1],
+                                   v->shard[to->axis].block, &to->at);
+}
+
+static void set_positions(Local *x, Operand of, Stands *s) {
+  uint32_t i = x->f->arg.n;
+  if (s->axis == NONE) return;
+  for (const Value *v = NULL; !v || v->means != MEANS_RANK || v->of != s->axis;)
+    v = &x->f->value.at[x->f->arg.at[--i]];
+  s->at.arg = (uint8_t)i;
+  intrinsic_place(x->f, of, s->at);
+}
+
+// Whether an intrinsic is one still, on this rank's share: it is not where ranks exchange values or
+// parts of it are guarded. Then it becomes part of its callers. Says where queries and keys stand.
+static bool place_intrinsic(Local *x, Stands *q, Stands *k) {
+  if (exchanges(x->f) || x->guarded) return false;
+  return !intrinsic_uses_places(x->f) ||
+         (find_positions(x, OPD_Q, q) && find_positions(x, OPD_K, k));
 }
 
 // part: for each function, that of a step of its ring, or NONE.
@@ -581,8 +628,12 @@ static void function(Module *m, Id fn, bool *done, const Id *part) {
     else
       local_convert(&x, &stmt[i]);
   }
+  Stands q = {.axis = NONE}, k = q;
+  if (f->intrinsic && !place_intrinsic(&x, &q, &k)) f->intrinsic = INTR_NONE;
   finish_values(&x);
-  if (f->intrinsic && exchanges(f)) f->intrinsic = INTR_NONE;
+  if (!f->intrinsic) return;
+  set_positions(&x, OPD_Q, &q);
+  set_positions(&x, OPD_K, &k);
 }
 
 bool pass_localise(Module *m) {

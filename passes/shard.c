@@ -18,6 +18,7 @@
 // in collectives; terms that one rank alone counts; the number of collectives and the bytes that
 // statements move. The first two are what the axis is for. The fourth reduces a product before its
 // bias and the residual are added, not after. What the model says by `shard(i: tp)` binds the plan.
+#include "ir/intrinsic.h"
 #include "passes/passes.h"
 #include "passes/shard/shard.h"
 
@@ -143,13 +144,13 @@ static bool splits_something(const Sharder *z, const Level *l) {
   return false;
 }
 
-// Calls of attention, and one of them that has not its heads on the axis.
+// Calls of attention, and one of them whose heads are not split on the axis.
 static void count_calls(const Sharder *z, const Level *l, const Call **whole, uint32_t *n) {
   for (uint32_t i = 0; i < l->item.n; i++) {
     const Item *it = &l->item.at[i];
     if (it->kind != ITEM_CALL) continue;
     const Call *c = z->m->fn.at[l->body.at[it->body].fn].stmt.at[it->stmt].call;
-    if (!attention_heads(z, c->fn, it->done[z->axis].choice.class)) *whole = c;
+    if (!class_is_heads(z, c->fn, it->done[z->axis].choice.class)) *whole = c;
     ++*n;
   }
   for (uint32_t i = 0; i < l->cluster.n; i++) count_calls(z, l->cluster.at[i].in, whole, n);
@@ -170,12 +171,13 @@ static bool heads_suffice(const Sharder *z, const Level *l) {
   count_calls(z, l, &whole, &calls);
   if (!calls) diag_error(z->m->src, 0, "--cp-attention alltoall: this model has no attention");
   if (!calls || !whole) return calls;
-  const Value *q = &z->m->fn.at[whole->fn].value.at[z->m->fn.at[whole->fn].arg.at[0]];
-  for (uint32_t d = 2; d + 1 < q->rank; d++) heads *= q->extent[d];
+  const Value *q = intrinsic_queries(&z->m->fn.at[whole->fn]);
+  for (uint32_t d = 0; d < q->rank; d++)
+    if (intrinsic_is_heads(&z->m->fn.at[whole->fn], d)) heads *= q->extent[d];
   diag_error(z->m->src, 0,
              "--cp-attention alltoall: %lld heads cannot be dealt out evenly over %lld ranks of %s",
              (long long)heads, (long long)ranks, z->context ? "--cp" : "--tp and --cp");
-  if (q->rank == 5 && q->extent[3] > 1)
+  if (q->extent[3] > 1)
     diag_note(z->m->src, 0,
               "they come in %lld groups of %lld, and one of these numbers must divide", (long long)q->extent[2], (long long)q->extent[3]);
   return false;

@@ -100,6 +100,7 @@ Id fn_clone(Module *m, Id fn, Str name) {
   for (uint32_t i = 0; i < f->alias.n; i++) PUSH(m->arena, g->alias, f->alias.at[i]);
   for (uint32_t i = 0; i < f->stmt.n; i++) PUSH(m->arena, g->stmt, stmt_copy(m, f, &f->stmt.at[i]));
   g->intrinsic = f->intrinsic;
+  g->form = f->form;
   g->backward = f->backward;
   return id;
 }

@@ -86,4 +86,20 @@ void dt_layer_leave(int64_t outside);
             _Generic((dq), float *: dt_attention_bwd_f32, double *: dt_attention_bwd_f64)(         \
                 &here, q, k, v, o, lse, dout, dq, dk, dv))
 
+// The same with slopes and sink logits by head, each an array or NULL, and where their gradients go.
+#define DT_BY_HEAD(slope_at, logit_at, dslope_at, dlogit_at)                                       \
+  here.slopes = slope_at, here.sinks = logit_at;                                                   \
+  here.dslopes = dslope_at, here.dsinks = dlogit_at
+#define dt_attend_with(shape, first, q_jumps, k_jumps, slope_at, logit_at, q, k, v, o, lse)        \
+  DT_TRACED(shape, DT_PLACED(shape, first, q_jumps, k_jumps);                                      \
+            DT_BY_HEAD(slope_at, logit_at, NULL, NULL);                                            \
+            _Generic((o), float *: dt_attention_fwd_f32, double *: dt_attention_fwd_f64)(          \
+                &here, q, k, v, o, lse))
+#define dt_attend_bwd_with(shape, first, q_jumps, k_jumps, slope_at, logit_at, dslope_at,          \
+                           dlogit_at, q, k, v, o, lse, dout, dq, dk, dv)                           \
+  DT_TRACED(shape, DT_PLACED(shape, first, q_jumps, k_jumps);                                      \
+            DT_BY_HEAD(slope_at, logit_at, dslope_at, dlogit_at);                                  \
+            _Generic((dq), float *: dt_attention_bwd_f32, double *: dt_attention_bwd_f64)(         \
+                &here, q, k, v, o, lse, dout, dq, dk, dv))
+
 #endif

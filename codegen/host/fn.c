@@ -22,6 +22,11 @@ static Str plus(Str p, int64_t offset) {
   return offset ? str_printf("%s + %lld", p, (long long)offset) : p;
 }
 
+Str host_start(HostFn *x, Id value) {
+  const Layout *l = &x->fp->layout[value];
+  return plus(pointer(x, l->buffer), l->offset);
+}
+
 // The pointer to a value's first element. What is handed to a function or copied must have no gaps.
 Str host_pointer(HostFn *x, Id value) {
   const Layout *l = &x->fp->layout[value];
@@ -97,21 +102,12 @@ static void print_scan(HostFn *x, const Kernel *k) {
 
 static void print_attention(HostFn *x, uint32_t kernel) {
   const Kernel *k = &x->fp->kernel.at[kernel];
-  Id value[16];
-  uint32_t n = host_attention_args(x->h, x->id, k, value);
-  Str arg[20] = {k->name};
-  uint32_t placed = host_attention_place(x, k, arg + 1), at = 1 + placed;
-  for (uint32_t i = 0; i < n; i++) {
-    if (value[i] == NONE) { // dropped, but the implementation writes it
-      arg[i + at] = str_printf("(void *)(%s)", frame_at(x, x->fp->callee_frame[kernel]));
-      continue;
-    }
-    const Layout *l = &x->fp->layout[value[i]];
-    arg[i + at] = plus(pointer(x, l->buffer), l->offset);
-  }
-  const char *name = n > 5 ? (placed ? "dt_attend_bwd_at" : "dt_attend_bwd")
-                           : (placed ? "dt_attend_at" : "dt_attend");
-  put_call(&x->body, 2, name, arg, n + at, ";\n");
+  Str arg[HOST_ATTENTION_ARGS];
+  uint32_t n;
+  Str name = host_attention_call(x, k, arg, &n);
+  for (uint32_t i = 0; i < n; i++) // dropped, but the implementation writes it
+    if (!arg[i]) arg[i] = str_printf("(void *)(%s)", frame_at(x, x->fp->callee_frame[kernel]));
+  put_call(&x->body, 2, name, arg, n, ";\n");
 }
 
 // A call being printed: where its arguments and results lie.

@@ -83,6 +83,7 @@ bool host_kernel_stores(const Host *h, Id fn,
 
 // fn.c: a function
 Str host_pointer(HostFn *x, Id value); // to the value's first element
+Str host_start(HostFn *x, Id value); // of a view too
 void host_fn(Host *h, Id fn);
 bool call_passes_result(const Plan *p, const Call *c,
                         uint32_t result); // the callee has a parameter for it
@@ -134,9 +135,8 @@ void host_tables(Host *h, Str arch, Str build_hash);
 
 // attention.c: a call of the attention intrinsic
 void host_attention_shape(Host *h, Id fn, const Kernel *k);
-uint32_t host_attention_args(const Host *h, Id fn, const Kernel *k,
-                             Id *arg); // values in the call's order
-// What dt_attend_at needs to know of positions, where a rank has some of them: 3 arguments, or 0.
-uint32_t host_attention_place(HostFn *x, const Kernel *k, Str place[3]);
+enum { HOST_ATTENTION_ARGS = 20 };
+// The name of what is called, and its n arguments; NULL: a result that is dropped.
+Str host_attention_call(HostFn *x, const Kernel *k, Str arg[HOST_ATTENTION_ARGS], uint32_t *n);
 
 #endif

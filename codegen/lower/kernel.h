@@ -171,7 +171,8 @@ typedef struct Cost {
   double bytes, flops;
 } Cost;
 bool match_intrinsic(const Module *m, const Fn *f, const Stmt *s, Cost *cost);
-// The plan for people, for --emit kernels.
+int64_t intrinsic_scratch(const Module *m, const Fn *f, const Stmt *s); // bytes that it asks for on a thread
+// The plan as text, for --emit kernels.
 void plan_print(const Plan *p, Buf *out);
 
 // codegen/cpu: prints all K_LOOPS kernels as one LLVM module and compiles it.

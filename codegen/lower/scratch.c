@@ -3,15 +3,8 @@
 #include "codegen/lower/kernel.h"
 #include "runtime/device/cpu/scratch.h"
 
-// The intrinsic's first operand is q, whose last dimension is the head's.
-static int64_t of_attention(const Module *m, const Fn *f, const Stmt *s) {
-  const Value *q = &f->value.at[s->call->arg[0].value];
-  return dt_attention_scratch(q->extent[q->rank - 1], m->fn.at[s->call->fn].backward,
-                              q->type == DT_F64);
-}
-
 static int64_t of_kernel(const Module *m, const Fn *f, const Kernel *k) {
-  if (k->kind == K_INTRINSIC) return of_attention(m, f, &f->stmt.at[k->stmt.at[0]]);
+  if (k->kind == K_INTRINSIC) return intrinsic_scratch(m, f, &f->stmt.at[k->stmt.at[0]]);
   if (k->kind != K_GEMM) return 0;
   const GemmPlan *g = &k->gemm;
   return dt_gemm_scratch(g->m, g->n, g->k, f->value.at[g->c].type == DT_F64);

@@ -1,5 +1,6 @@
 // Parses the text form of a Module: recursive descent over tokens, one grammar rule a function, the
 // rule above it. Statements recover at the next line, so that several mistakes show in one run.
+#include "ir/intrinsic.h"
 #include "ir/text/parser.h"
 #include "ir/text/text.h"
 
@@ -466,8 +467,26 @@ static bool fn_result(Parser *p, bool *aliases) {
   return true;
 }
 
+// parameters = '(' NAME [REAL | INT {INT}] {',' NAME [REAL | INT {INT}]} ')'
+static bool intrinsic_parameters(Parser *p) {
+  do {
+    const Token *t = tok(p);
+    const IntrinsicField *field = NULL;
+    int64_t integer[8] = {0};
+    double real = 0;
+    if (t->kind == TOK_NAME) field = intrinsic_parameter(t->text);
+    if (!field) return p_fail(p, t, "unknown parameter %s", token_text(p->a, t));
+    next(p);
+    if (field->real && !p_real(p, &real)) return false;
+    for (uint32_t i = 0; i < field->n && !field->real; i++)
+      if (!p_integer(p, &integer[i])) return false;
+    intrinsic_set(p->f, field, integer, real);
+  } while (accept(p, ','));
+  return p_expect(p, ')', "`)`");
+}
+
 // signature = 'func' NAME '(' {['inout'] declaration ','} ')' '->' '(' {result ','} ')'
-//             ['intrinsic' NAME] ['backward'] loc '{'
+//             ['intrinsic' NAME [parameters]] ['backward'] loc '{'
 static bool signature(Parser *p) {
   const Token *t = tok(p);
   Str text;
@@ -491,6 +510,7 @@ static bool signature(Parser *p) {
     if (i == NINTR) return p_fail(p, tok(p), "unknown intrinsic %s", token_text(p->a, tok(p)));
     p->f->intrinsic = (Intrinsic)i;
     next(p);
+    if (accept(p, '(') && !intrinsic_parameters(p)) return false;
   }
   p->f->backward = accept_word(p, "backward");
   return p_loc(p, &p->f->loc) && p_expect(p, '{', "`{`") &&

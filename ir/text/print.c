@@ -3,6 +3,8 @@
 // same again.
 #include "ir/text/text.h"
 
+#include "ir/intrinsic.h"
+
 #define ENUM_WORDS(...)                                                                            \
   (const char *const[]) { __VA_ARGS__, NULL }
 #define DATA_WORDS ENUM_WORDS("none", "tokens", "bytes", "arrays")
@@ -538,6 +540,7 @@ static void put_results(Printer *p, const char *open, const char *sep, const cha
   }
   put(p, close);
   if (p->f->intrinsic) buf_printf(p->b, " intrinsic %s", intrinsic_name[p->f->intrinsic]);
+  intrinsic_print(p->f, p->b);
   if (p->f->backward) put(p, " backward");
   put_loc(p, p->f->loc);
   put(p, " {");

@@ -100,14 +100,16 @@ void back_call(Diff *d, const Stmt *s) {
   uint32_t first = b->narg;
   for (uint32_t i = 0; i < c->narg; i++) {
     const Value v = value_of(d, c->arg[i].value);
-    if (is_real_value(&v)) call_add_arg(m, b, ACT_WHOLE, accumulator(d, c->arg[i].value, b));
+    // Each adjoint has a value: an implementation stores, and ranks may share it out in other ways
+    // than a gradient that is handed to the caller.
+    if (is_real_value(&v)) call_add_arg(m, b, ACT_WHOLE, new_adjoint(d, c->arg[i].value));
   }
   push_call(d, ST_CALL, b, s->loc);
   for (uint32_t i = 0; i < c->narg; i++) {
     const Value v = value_of(d, c->arg[i].value);
     if (!is_real_value(&v)) continue;
     Id to = b->arg[first++].value, target = c->arg[i].value;
-    if (to != d->into[target] && d->varied[target]) contribute_value(d, target, to, s->loc);
+    if (d->varied[target]) contribute_value(d, target, to, s->loc);
   }
 }
 

@@ -11,6 +11,7 @@ typedef struct Local {
   const Value *old; // the values of the global form, by number
   uint32_t nold;
   bool rank_used[MAX_AXIS];
+  bool guarded; // some statement has a condition that the global form has not
 } Local;
 
 // The rank's number along an axis, an int; the function gets it as an argument.
@@ -28,6 +29,9 @@ Id local_place(Local *x, const Shard *shard, uint32_t dim, int64_t extent, uint3
 // The position of place `at` of the `extent` places of rank number `rank`, in an array that is not
 // split over the axis.
 Id local_position(Module *m, uint32_t axis, Id rank, Id at, int64_t extent, int64_t block);
+
+// The same as a Positions, but for its `arg`; false where that takes more than a Positions says.
+bool local_positions(const Module *m, uint32_t axis, int64_t extent, int64_t block, Positions *to);
 
 // ring.c: for each function that is attention on shares of keys, a new one that is a step
 // of the ring, in the local form; NONE for others. Then the statements of such a function.

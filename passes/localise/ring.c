@@ -7,13 +7,13 @@
 //   backward  with o and lse of the whole each part is exact by itself; sums of dk and dv go round
 //             with the shares that they are of, and one step more brings them home
 //
-// A part is a function of its own, an attention intrinsic that knows where its queries and keys
-// stand, and for which a query that sees no key has o = 0 and lse = -inf.
+// A part is a function, an intrinsic that is the body with positions of shares in the place of
+// indices and without a sink, and for which a query that sees no key has o = 0 and lse = -inf. The
+// sink is merged last, as a part with o = 0.
+#include "ir/intrinsic.h"
 #include "ir/layout.h"
 #include "passes/localise/localise.h"
 #include "passes/shard/shard.h"
-
-enum { Q, K, V, O, LSE, DO, DQ, DK, DV, ARGS };
 
 // ---- writing statements over named indices
 
@@ -69,31 +69,31 @@ static Id exp_less(Module *m, Id a, Id b) { return ex1(m, OP_EXP, ex2(m, OP_SUB,
 
 typedef struct Part {
   Writer w;
-  Id arg[ARGS];
+  Id value[NOPERAND]; // or NONE
   uint32_t axis;
   int64_t block;
-  bool causal;
-  Id from, rank; // whose keys and queries these are
+  Id from, rank; // whose keys and queries these are, where that matters
 } Part;
 
 static Id where_it_stands(Part *p, Id rank, char c) {
+  if (rank == NONE) return at(&p->w, c);
   Id number = ex_read(p->w.m, p->w.f, rank, NULL);
   return local_position(p->w.m, p->axis, number, at(&p->w, c), p->w.extent[(int)c], p->block);
 }
 
-// Scores, -inf where the query does not see the key.
-static Id scores(Part *p) {
-  Module *m = p->w.m;
+static Id products(Part *p) {
   p->w.letters = "bgrtse";
-  Id product = ex2(m, OP_MUL, get(&p->w, p->arg[Q], "btgre"), get(&p->w, p->arg[K], "bsge"));
-  Id sum = set(&p->w, "z.sum", "bgrts", RED_SUM, product);
+  Id product = ex2(p->w.m, OP_MUL, get(&p->w, p->value[OPD_Q], "btgre"),
+                   get(&p->w, p->value[OPD_K], "bsge"));
+  return set(&p->w, "z.sum", "bgrts", RED_SUM, product);
+}
+
+// Scores, -inf where the query does not see the key.
+static Id scores(Part *p, Id sum) {
   p->w.letters = "bgrts";
-  Id scale = ex_real(m, 1 / __builtin_sqrt((double)p->w.extent['e']));
-  Id body = ex2(m, OP_MUL, get(&p->w, sum, "bgrts"), scale);
-  if (p->causal) {
-    Id sees = ex2(m, OP_LE, where_it_stands(p, p->from, 's'), where_it_stands(p, p->rank, 't'));
-    body = ex3(m, OP_WHERE, sees, body, ex_real(m, -__builtin_inf()));
-  }
+  Id slopes = p->value[OPD_SLOPES], slope = slopes == NONE ? NONE : get(&p->w, slopes, "gr");
+  Id body = intrinsic_score(p->w.m, p->w.f, get(&p->w, sum, "bgrts"),
+                            where_it_stands(p, p->rank, 't'), where_it_stands(p, p->from, 's'), slope);
   return set(&p->w, "z", "bgrts", RED_NONE, body);
 }
 
@@ -105,7 +105,7 @@ static Id or_zero(Module *m, Id x) {
 static void forward_part(Part *p, Id o, Id lse) {
   Module *m = p->w.m;
   Writer *w = &p->w;
-  Id z = scores(p);
+  Id z = scores(p, products(p));
   Id top = set(w, "m", "bgrt", RED_MAX, get(w, z, "bgrts"));
   w->letters = "bgrt";
   Id base = set(w, "base", "bgrt", RED_NONE, or_zero(m, get(w, top, "bgrt")));
@@ -117,44 +117,49 @@ static void forward_part(Part *p, Id o, Id lse) {
       ex2(m, OP_ADD, ex1(m, OP_LOG, get(w, sum, "bgrt")), get(w, base, "bgrt")));
   w->letters = "btgres";
   Id weight = exp_less(m, get(w, z, "bgrts"), get(w, base, "bgrt"));
-  Id all = set(w, "o.sum", "btgre", RED_SUM, ex2(m, OP_MUL, weight, get(w, p->arg[V], "bsge")));
+  Id all = set(w, "o.sum", "btgre", RED_SUM, ex2(m, OP_MUL, weight, get(w, p->value[OPD_V], "bsge")));
   w->letters = "btgre"; // a sum of 0 is of no keys, else it is 1 at least
   Id one = ex2(m, OP_MAX, get(w, sum, "bgrt"), ex_real(m, 1));
   put(w, o, "btgre", false, RED_NONE, ex2(m, OP_DIV, get(w, all, "btgre"), one));
 }
 
+// sum(e: o * do), of each query
+static Id dots(Writer *w, const Id *v) {
+  w->letters = "bgrte";
+  return set(w, "dot", "bgrt", RED_SUM,
+             ex2(w->m, OP_MUL, get(w, v[OPD_O], "btgre"), get(w, v[OPD_DO], "btgre")));
+}
+
 static void backward_part(Part *p) {
   Module *m = p->w.m;
   Writer *w = &p->w;
-  const Id *v = p->arg;
-  w->letters = "bgrte";
-  Id dot = set(w, "dot", "bgrt", RED_SUM,
-               ex2(m, OP_MUL, get(w, v[O], "btgre"), get(w, v[DO], "btgre")));
-  Id z = scores(p);
+  const Id *v = p->value;
+  Id dot = dots(w, v), sum = products(p), z = scores(p, sum);
   Id prob = set(w, "p", "bgrts", RED_NONE,
-                exp_less(m, get(w, z, "bgrts"), get(w, v[LSE], "bgrt")));
+                exp_less(m, get(w, z, "bgrts"), get(w, v[OPD_LSE], "bgrt")));
   w->letters = "bgrtse";
   Id dp = set(w, "d.p", "bgrts", RED_SUM,
-              ex2(m, OP_MUL, get(w, v[DO], "btgre"), get(w, v[V], "bsge")));
+              ex2(m, OP_MUL, get(w, v[OPD_DO], "btgre"), get(w, v[OPD_V], "bsge")));
   w->letters = "bgrts";
   Id less = ex2(m, OP_SUB, get(w, dp, "bgrts"), get(w, dot, "bgrt"));
-  Id scale = ex_real(m, 1 / __builtin_sqrt((double)w->extent['e']));
+  Id by = intrinsic_score_adjoint(m, w->f, get(w, sum, "bgrts"), where_it_stands(p, p->rank, 't'),
+                                  where_it_stands(p, p->from, 's'));
   Id dz = set(w, "d.z", "bgrts", RED_NONE,
-              ex2(m, OP_MUL, ex2(m, OP_MUL, get(w, prob, "bgrts"), less), scale));
+              ex2(m, OP_MUL, ex2(m, OP_MUL, get(w, prob, "bgrts"), less), by));
   w->letters = "btgres";
-  put(w, v[DQ], "btgre", true, RED_SUM,
-      ex2(m, OP_MUL, get(w, dz, "bgrts"), get(w, v[K], "bsge")));
+  put(w, v[OPD_DQ], "btgre", true, RED_SUM,
+      ex2(m, OP_MUL, get(w, dz, "bgrts"), get(w, v[OPD_K], "bsge")));
   w->letters = "bsgert";
-  put(w, v[DK], "bsge", true, RED_SUM,
-      ex2(m, OP_MUL, get(w, dz, "bgrts"), get(w, v[Q], "btgre")));
-  put(w, v[DV], "bsge", true, RED_SUM,
-      ex2(m, OP_MUL, get(w, prob, "bgrts"), get(w, v[DO], "btgre")));
+  put(w, v[OPD_DK], "bsge", true, RED_SUM,
+      ex2(m, OP_MUL, get(w, dz, "bgrts"), get(w, v[OPD_Q], "btgre")));
+  put(w, v[OPD_DV], "bsge", true, RED_SUM,
+      ex2(m, OP_MUL, get(w, prob, "bgrts"), get(w, v[OPD_DO], "btgre")));
 }
 
 // Extents of the rank's queries and keys, of which f's arguments (of the global form where `local`
 // is false) are.
 static void find_extents(const Module *m, const Fn *f, bool local, int64_t extent[128]) {
-  const Value *q = &f->value.at[f->arg.at[Q]], *k = &f->value.at[f->arg.at[K]];
+  const Value *q = &f->value.at[f->arg.at[OPD_Q]], *k = &f->value.at[f->arg.at[OPD_K]];
   for (uint32_t d = 0; d < 5; d++)
     extent[(int)"btgre"[d]] = local ? q->extent[d] : layout_extent(m, q->shard, d, q->extent[d]);
   extent['s'] = local ? k->extent[1] : layout_extent(m, k->shard, 1, k->extent[1]);
@@ -164,27 +169,49 @@ static Id add_arg(Part *p, Str name, Dtype t, const int64_t *extent, uint32_t ra
   return fn_value(p->w.m, p->w.f, name, t, extent, rank, role, p->w.loc);
 }
 
+// The operands of f that a part takes too, in order; their numbers go to its parameters.
+static void copy_operands(Part *p, const Fn *f) {
+  static const Operand order[] = {OPD_Q,  OPD_K,  OPD_V,  OPD_SLOPES, OPD_O,
+                                  OPD_LSE, OPD_DO, OPD_DQ, OPD_DK,     OPD_DV};
+  uint32_t at[NOPERAND];
+  CHECK(intrinsic_operands(f, at));
+  for (int i = 0; i < NOPERAND; i++) p->value[i] = NONE;
+  for (uint32_t i = 0; i < (f->backward ? 10 : 4); i++) {
+    if (at[order[i]] == NONE) continue;
+    const Value *v = &f->value.at[f->arg.at[at[order[i]]]];
+    int64_t extent[MAX_RANK] = {0};
+    for (uint32_t d = 0; d < v->rank; d++)
+      extent[d] = layout_extent(p->w.m, v->shard, d, v->extent[d]);
+    p->value[order[i]] = add_arg(p, v->name, v->type, extent, v->rank, v->role);
+  }
+}
+
+// Argument `v` is a rank's number: where its places of the sequence stand by it.
+static Id add_rank(Part *p, Id v, Operand of) {
+  Fn *g = p->w.f;
+  Positions at;
+  CHECK(local_positions(p->w.m, p->axis, p->w.extent[of == OPD_Q ? 't' : 's'], p->block, &at));
+  at.arg = (uint8_t)(g->arg.n - 1);
+  intrinsic_place(g, of, at);
+  return v;
+}
+
 static Id new_part(Module *m, Id fn, uint32_t axis) {
   const Str name = str_printf("%s.part", m->fn.at[fn].name);
   Id id = fn_new(m, name, m->fn.at[fn].loc);
   const Fn *f = &m->fn.at[fn];
-  const Value *q = &f->value.at[f->arg.at[Q]];
-  Part p = {.w = {.m = m, .f = &m->fn.at[id], .loc = f->loc, .type = q->type}, .axis = axis};
+  const Value *q = &f->value.at[f->arg.at[OPD_Q]];
+  Fn *g = &m->fn.at[id];
+  Part p = {.w = {.m = m, .f = g, .loc = f->loc, .type = q->type}, .axis = axis, .from = NONE,
+            .rank = NONE};
   p.block = q->shard[axis].block;
-  p.causal = attention_is_causal(m, f);
   find_extents(m, f, false, p.w.extent);
-  for (uint32_t i = 0; i < f->arg.n; i++) {
-    const Value *v = &f->value.at[f->arg.at[i]];
-    int64_t extent[MAX_RANK] = {0};
-    for (uint32_t d = 0; d < v->rank; d++) extent[d] = layout_extent(m, v->shard, d, v->extent[d]);
-    p.arg[i] = add_arg(&p, v->name, v->type, extent, v->rank, v->role);
+  copy_operands(&p, f);
+  intrinsic_make_part(g, f);
+  if (intrinsic_uses_places(f)) {
+    p.from = add_rank(&p, add_arg(&p, str_intern("from"), DT_I32, NULL, 0, ROLE_IN), OPD_K);
+    p.rank = add_rank(&p, fn_rank_arg(m, g, axis, ROLE_IN), OPD_Q);
   }
-  if (p.causal) {
-    p.from = add_arg(&p, str_intern("from"), DT_I32, NULL, 0, ROLE_IN);
-    p.rank = fn_rank_arg(m, p.w.f, axis, ROLE_IN);
-  }
-  p.w.f->intrinsic = INTR_ATTENTION;
-  p.w.f->backward = f->backward;
   if (f->backward) {
     backward_part(&p);
     return id;
@@ -192,8 +219,8 @@ static Id new_part(Module *m, Id fn, uint32_t axis) {
   Id o = new_value(&p.w, str_intern("o"), "btgre");
   Id lse = new_value(&p.w, str_intern("lse"), "bgrt");
   forward_part(&p, o, lse);
-  PUSH(m->arena, p.w.f->result, o);
-  PUSH(m->arena, p.w.f->result, lse);
+  PUSH(m->arena, g->result, o);
+  PUSH(m->arena, g->result, lse);
   return id;
 }
 
@@ -201,7 +228,7 @@ static Id new_part(Module *m, Id fn, uint32_t axis) {
 static uint32_t ring_axis(const Module *m, const Fn *f) {
   for (uint32_t a = 0; a < m->axis.n; a++) {
     if (!ring_fits(m, f, a)) continue;
-    const Value *q = &f->value.at[f->arg.at[Q]], *k = &f->value.at[f->arg.at[K]];
+    const Value *q = &f->value.at[f->arg.at[OPD_Q]], *k = &f->value.at[f->arg.at[OPD_K]];
     uint32_t all[MAX_AXIS];
     Shard s = q->shard[a];
     if (s.kind == SHARD_SPLIT && s.dim == 1 && shard_same(s, k->shard[a]) &&
@@ -228,6 +255,7 @@ typedef struct Ring {
   Writer w;
   uint32_t axis, part;
   int64_t n;
+  Id value[NOPERAND]; // of the function, or NONE
   Id k, v; // the shares at hand
 } Ring;
 
@@ -255,16 +283,17 @@ static Id sender(Ring *r, int64_t step) {
   return v;
 }
 
-// A call of the part with the shares at hand; more: its arguments after q, k, v.
+// A call of the part with the shares at hand; more: its arguments after these and the slopes.
 static Call *call_part(Ring *r, int64_t step, const Id *more, uint32_t nmore) {
   Module *m = r->w.m;
-  bool placed = m->fn.at[r->part].arg.n > 3 + nmore;
+  bool placed = intrinsic_uses_places(&m->fn.at[r->part]);
   Id from = placed ? sender(r, step) : NONE;
   Call *c = NEW(m->arena, Call);
   *c = (Call){.fn = r->part, .count = 1};
-  call_add_arg(m, c, ACT_WHOLE, r->w.f->arg.at[Q]);
+  call_add_arg(m, c, ACT_WHOLE, r->value[OPD_Q]);
   call_add_arg(m, c, ACT_WHOLE, r->k);
   call_add_arg(m, c, ACT_WHOLE, r->v);
+  if (r->value[OPD_SLOPES] != NONE) call_add_arg(m, c, ACT_WHOLE, r->value[OPD_SLOPES]);
   for (uint32_t i = 0; i < nmore; i++) call_add_arg(m, c, ACT_WHOLE, more[i]);
   if (placed) {
     call_add_arg(m, c, ACT_WHOLE, from);
@@ -298,14 +327,21 @@ static Id inside(Ring *r, Id lse) {
   return cond;
 }
 
-// lse and o of two parts together. The last are those of the function.
+// The sink's logit, of each head.
+static Id sink(Ring *r) {
+  Id sinks = r->value[OPD_SINKS];
+  return intrinsic_sink(r->w.m, r->w.f, sinks == NONE ? NONE : get(&r->w, sinks, "gr"));
+}
+
+// lse and o of two parts together; o2 NONE: of a part and the sink, whose logit lse2 is. The last
+// are those of the function.
 static void merge(Ring *r, bool last, int64_t step, Id *o, Id *lse, Id o2, Id lse2) {
   Module *m = r->w.m;
   Writer *w = &r->w;
   Str n = str_printf("%lld", (long long)step);
   Id to = last ? w->f->result.at[1] : new_value(w, str_printf("lse.%s", n), "bgrt");
   w->letters = "bgrt";
-  Id a = get(w, *lse, "bgrt"), b = get(w, lse2, "bgrt"), top = ex2(m, OP_MAX, a, b);
+  Id a = get(w, *lse, "bgrt"), b = o2 == NONE ? sink(r) : get(w, lse2, "bgrt"), top = ex2(m, OP_MAX, a, b);
   Id sum = set(w, str_printf("sum.%s", n), "bgrt", RED_NONE,
                ex2(m, OP_ADD, exp_less(m, a, top), exp_less(m, b, top)));
   sum = get(w, sum, "bgrt");
@@ -314,12 +350,15 @@ static void merge(Ring *r, bool last, int64_t step, Id *o, Id *lse, Id o2, Id ls
   put(w, to, "bgrt", false, RED_NONE, body);
   Id one = set(w, str_printf("weight.%s", n), "bgrt", RED_NONE,
                ex2(m, OP_DIV, exp_less(m, a, top), sum));
-  Id two = set(w, str_printf("weight.part.%s", n), "bgrt", RED_NONE,
-               ex2(m, OP_DIV, exp_less(m, b, top), sum));
+  Id two = NONE;
+  if (o2 != NONE)
+    two = set(w, str_printf("weight.part.%s", n), "bgrt", RED_NONE,
+              ex2(m, OP_DIV, exp_less(m, b, top), sum));
   Id out = last ? w->f->result.at[0] : new_value(w, str_printf("o.%s", n), "btgre");
   w->letters = "btgre";
-  body = ex2(m, OP_ADD, ex2(m, OP_MUL, get(w, *o, "btgre"), get(w, one, "bgrt")),
-             ex2(m, OP_MUL, get(w, o2, "btgre"), get(w, two, "bgrt")));
+  body = ex2(m, OP_MUL, get(w, *o, "btgre"), get(w, one, "bgrt"));
+  if (o2 != NONE)
+    body = ex2(m, OP_ADD, body, ex2(m, OP_MUL, get(w, o2, "btgre"), get(w, two, "bgrt")));
   in = last ? inside(r, to) : NONE; // a query of 0 has a mean of the values
   if (in != NONE) body = ex3(m, OP_WHERE, in, body, ex_real(m, 0));
   put(w, out, "btgre", false, RED_NONE, body);
@@ -329,6 +368,7 @@ static void merge(Ring *r, bool last, int64_t step, Id *o, Id *lse, Id o2, Id ls
 
 static void ring_forward(Ring *r) {
   Id o = NONE, lse = NONE, k, v;
+  bool sinks = intrinsic_has_sink(r->w.f);
   for (int64_t step = 0; step < r->n; step++) {
     next_shares(r, step, &k, &v);
     Id o2 = new_value(&r->w, str_printf("o.part.%lld", (long long)step), "btgre");
@@ -337,10 +377,11 @@ static void ring_forward(Ring *r) {
     call_add_result(r->w.m, c, RES_WHOLE, o2);
     call_add_result(r->w.m, c, RES_WHOLE, lse2);
     if (step == 0) o = o2, lse = lse2;
-    else merge(r, step + 1 == r->n, step, &o, &lse, o2, lse2);
+    else merge(r, step + 1 == r->n && !sinks, step, &o, &lse, o2, lse2);
     r->k = k;
     r->v = v;
   }
+  if (sinks) merge(r, true, r->n, &o, &lse, NONE, NONE);
 }
 
 static void add_to(Ring *r, Id acc, Id term, const char *dims) {
@@ -357,8 +398,19 @@ static Id added(Ring *r, const char *name, int64_t step, Id sum, Id part) {
              ex2(r->w.m, OP_ADD, get(&r->w, came, "bsge"), get(&r->w, part, "bsge")));
 }
 
+// The sink's part of each query's sum has the derivative -exp(sink - lse) * sum(e: o * do).
+static void sink_backward(Ring *r) {
+  Module *m = r->w.m;
+  const Id *v = r->value;
+  Id dot = dots(&r->w, v);
+  r->w.letters = "grbt";
+  Id weight = exp_less(m, sink(r), get(&r->w, v[OPD_LSE], "bgrt"));
+  put(&r->w, v[OPD_DSINKS], "gr", true, RED_SUM,
+      ex1(m, OP_NEG, ex2(m, OP_MUL, weight, get(&r->w, dot, "bgrt"))));
+}
+
 static void ring_backward(Ring *r) {
-  const Id *arg = r->w.f->arg.at;
+  const Id *arg = r->value;
   Id dk = NONE, dv = NONE, k, v;
   for (int64_t step = 0; step < r->n; step++) {
     next_shares(r, step, &k, &v);
@@ -366,26 +418,32 @@ static void ring_backward(Ring *r) {
     Id q_part = new_value(&r->w, str_printf("d.q.%lld", n), "btgre");
     Id k_part = new_value(&r->w, str_printf("d.k.%lld", n), "bsge");
     Id v_part = new_value(&r->w, str_printf("d.v.%lld", n), "bsge");
-    call_part(r, step, (Id[]){arg[O], arg[LSE], arg[DO], q_part, k_part, v_part}, 6);
-    add_to(r, arg[DQ], q_part, "btgre");
+    call_part(r, step, (Id[]){arg[OPD_O], arg[OPD_LSE], arg[OPD_DO], q_part, k_part, v_part}, 6);
+    add_to(r, arg[OPD_DQ], q_part, "btgre");
     dk = added(r, "d.k", step, dk, k_part);
     dv = added(r, "d.v", step, dv, v_part);
     r->k = k;
     r->v = v;
   }
-  add_to(r, arg[DK], shifted(r, dk, "d.k.came", r->n), "bsge");
-  add_to(r, arg[DV], shifted(r, dv, "d.v.came", r->n), "bsge");
+  if (arg[OPD_DSINKS] != NONE) sink_backward(r);
+  add_to(r, arg[OPD_DK], shifted(r, dk, "d.k.came", r->n), "bsge");
+  add_to(r, arg[OPD_DV], shifted(r, dv, "d.v.came", r->n), "bsge");
 }
 
 void local_ring(Local *x, Id part) {
   Module *m = x->m;
   Fn *f = x->f;
-  const Value *q = &f->value.at[f->arg.at[Q]];
+  const Value *q = &f->value.at[f->arg.at[OPD_Q]];
   Ring r = {.x = x, .w = {.m = m, .f = f, .loc = f->loc, .type = q->type}, .part = part};
+  uint32_t at[NOPERAND];
+  CHECK(intrinsic_operands(f, at));
+  for (int i = 0; i < NOPERAND; i++)
+    r.value[i] = at[i] == NONE || at[i] >= f->arg.n ? NONE : f->arg.at[at[i]];
+  if (!f->backward) r.value[OPD_O] = r.value[OPD_LSE] = NONE;
   while (!m->axis.at[r.axis].ring) r.axis++;
   r.n = m->axis.at[r.axis].size;
-  r.k = f->arg.at[K];
-  r.v = f->arg.at[V];
+  r.k = r.value[OPD_K];
+  r.v = r.value[OPD_V];
   find_extents(m, f, true, r.w.extent);
   if (f->backward) ring_backward(&r);
   else ring_forward(&r);

@@ -1,6 +1,7 @@
 // The ways to do each item on one axis, and the types that each slot may take by them. The two feed
 // each other (a block that one statement makes is a block that the next may go on with), so they
 // are made together, until nothing new comes up.
+#include "ir/intrinsic.h"
 #include "passes/shard/shard.h"
 
 enum { MAX_BLOCKS = 6, MAX_OPTIONS = 8, MAX_ROUNDS = 8 };
@@ -493,19 +494,20 @@ static void call_class(Ways *w, Id value, uint32_t dim, Id class) {
   }
 }
 
-bool attention_heads(const Sharder *z, Id fn, Id class) {
+bool class_is_heads(const Sharder *z, Id fn, Id class) {
   const Fn *g = &z->m->fn.at[fn];
-  for (uint32_t d = 2; d + 1 < g->value.at[g->arg.at[0]].rank; d++)
-    if (local_class_of_dim(&z->class, fn, g->arg.at[0], d) == class) return true;
+  for (uint32_t d = 0; d < g->value.at[g->arg.at[0]].rank; d++)
+    if (intrinsic_is_heads(g, d) && local_class_of_dim(&z->class, fn, g->arg.at[0], d) == class)
+      return true;
   return false;
 }
 
 // Whether it is the class of features of keys or values that a ring hands round: a rank's part of
-// attention has them all.
+// the sum has them all.
 static bool ring_features(const Sharder *z, Id fn, Id class) {
   const Fn *g = &z->m->fn.at[fn];
   for (uint32_t a = 0; a < z->m->axis.n; a++)
-    for (uint32_t i = 1; ring_fits(z->m, g, a) && i <= 2; i++)
+    for (uint32_t i = OPD_K; ring_fits(z->m, g, a) && i <= OPD_V; i++)
       if (local_class_of_dim(&z->class, fn, g->arg.at[i], 3) == class) return true;
   return false;
 }
@@ -516,7 +518,7 @@ static bool call_allowed(const Sharder *z, Id fn, Id value, uint32_t dim) {
   int64_t extent = z->m->fn.at[fn].value.at[value].extent[dim];
   if (!z->heads) return shard_allowed(z, class_of_dim(&z->class, fn, value, dim), extent);
   return extent > 1 && extent % z->n == 0 &&
-         attention_heads(z, fn, local_class_of_dim(&z->class, fn, value, dim));
+         class_is_heads(z, fn, local_class_of_dim(&z->class, fn, value, dim));
 }
 
 static void call_choices(Ways *w) {

@@ -3,6 +3,7 @@
 // first index that counts, a call what it passes. The classes of the data's leading dimension are
 // the batch, those of a token's position and of attention's queries and keys the sequence. Within
 // an intrinsic, classes of its own statements alone tell queries from keys.
+#include "ir/intrinsic.h"
 #include "passes/shard/shard.h"
 
 static Id find(Id *parent, Id x) {
@@ -129,13 +130,11 @@ static void mark_data(Classes *c, Id fn, uint32_t ndata) {
   }
 }
 
-// Queries and keys are the first two arguments of attention, forward and backward, with the
-// sequence as their second dimension.
-static void mark_attention(Classes *c, Id fn) {
+static void mark_intrinsic(Classes *c, Id fn) {
   const Fn *f = &c->m->fn.at[fn];
-  for (uint32_t i = 0; i < 2 && i < f->arg.n; i++)
-    if (f->value.at[f->arg.at[i]].rank > 1)
-      c->sequence[class_of_dim(c, fn, f->arg.at[i], 1)] = true;
+  for (uint32_t i = 0; i < f->arg.n; i++)
+    for (uint32_t d = 0; d < f->value.at[f->arg.at[i]].rank; d++)
+      if (intrinsic_is_sequence(f, i, d)) c->sequence[class_of_dim(c, fn, f->arg.at[i], d)] = true;
 }
 
 void classes_make(Classes *c, const Module *m) {
@@ -158,8 +157,7 @@ void classes_make(Classes *c, const Module *m) {
   for (int e = 0; e < NENTRY; e++)
     if (m->entry[e] != NONE && e != ENTRY_UPDATE)
       mark_data(c, m->entry[e], e == ENTRY_SAMPLE ? 1 : m->ndata);
-  for (Id f = 0; f < m->fn.n; f++)
-    if (m->fn.at[f].intrinsic == INTR_ATTENTION) mark_attention(c, f);
+  for (Id f = 0; f < m->fn.n; f++) mark_intrinsic(c, f);
 }
 
 bool shard_allowed(const Sharder *z, Id class, int64_t extent) {

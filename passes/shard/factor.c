@@ -8,16 +8,15 @@
 //
 // The plan that costs less is kept, by points of products and bytes sent together, as each of them
 // has less of one: a byte is worth `byte_points` points, about what one costs on an accelerator.
+#include "ir/intrinsic.h"
 #include "passes/shard/shard.h"
 
 static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
 
 // The queries of attention in groups, [b, t, g, r, e]; else NULL.
 static const Value *queries(const Module *m, Id fn) {
-  const Fn *f = &m->fn.at[fn];
-  if (f->intrinsic != INTR_ATTENTION || !f->arg.n) return NULL;
-  const Value *q = &f->value.at[f->arg.at[0]];
-  return q->rank == 5 && q->extent[2] > 1 && q->extent[3] > 1 ? q : NULL;
+  const Value *q = intrinsic_queries(&m->fn.at[fn]);
+  return q && q->extent[2] > 1 && q->extent[3] > 1 ? q : NULL;
 }
 
 // Whether the model says itself what is on the axis.

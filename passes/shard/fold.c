@@ -1,27 +1,7 @@
 // Whether the context axis is folded: of a causal attention, whose last queries see most keys, each
 // rank then takes an early and a late part of the sequence, which together are equal work.
+#include "ir/intrinsic.h"
 #include "passes/shard/shard.h"
-
-typedef struct Compared {
-  const Module *m;
-  bool found;
-} Compared;
-
-static void find_order(Compared *c, Id e) {
-  Op op = (Op)ex(c->m, e)->op;
-  for (uint32_t i = 0; i < ex(c->m, e)->narg; i++) find_order(c, ex_arg(c->m, e, i));
-  c->found |= op >= OP_LT && op <= OP_GE && ex_indices(c->m, ex_arg(c->m, e, 0)) &&
-              ex_indices(c->m, ex_arg(c->m, e, 1));
-}
-
-// Attention compares positions where it is causal, and nowhere else.
-bool attention_is_causal(const Module *m, const Fn *f) {
-  Compared c = {m, false};
-  if (f->intrinsic != INTR_ATTENTION) return false;
-  for (uint32_t i = 0; i < f->stmt.n; i++)
-    if (f->stmt.at[i].kind == ST_COMP) find_order(&c, f->stmt.at[i].body);
-  return c.found;
-}
 
 // What a sequence must be a multiple of: two blocks a rank, and the blocks of other axes that are
 // to have the sequence within those.
@@ -49,8 +29,8 @@ void shard_fold(Module *m) {
     int64_t odd = 0;
     if (!is_context(&m->axis.at[a]) || m->axis.at[a].heads) continue;
     for (Id f = 0; f < m->fn.n; f++) {
-      if (!attention_is_causal(m, &m->fn.at[f])) continue;
-      int64_t queries = m->fn.at[f].value.at[m->fn.at[f].arg.at[0]].extent[1];
+      if (!intrinsic_grows(&m->fn.at[f])) continue;
+      int64_t queries = intrinsic_queries(&m->fn.at[f])->extent[1];
       if (queries % folded_unit(m, a)) odd = queries;
       else m->axis.at[a].folded = true;
     }

@@ -7,20 +7,16 @@
 //
 // and of its derivative, dk.part of type sum, then `dk += convert dk.part`. So the rule of sharding
 // holds as it stands; pass localise makes of such a function the steps of the ring.
+#include "ir/intrinsic.h"
 #include "passes/shard/shard.h"
 
-// The arguments of attention and, from O on, of its derivative.
-enum { Q, K, V, O, LSE, DO, DQ, DK, DV, ARGS };
+static const Value *argument(const Fn *g, uint32_t i) { return &g->value.at[g->arg.at[i]]; }
 
 bool ring_fits(const Module *m, const Fn *g, uint32_t axis) {
-  static const uint8_t rank[ARGS] = {5, 4, 4, 5, 4, 5, 5, 4, 4};
-  uint32_t n = g->backward ? ARGS : V + 1;
-  if (!m->axis.at[axis].ring || g->intrinsic != INTR_ATTENTION || g->arg.n != n) return false;
-  if (!g->backward && g->result.n != 2) return false;
-  for (uint32_t i = 0; i < n; i++)
-    if (g->value.at[g->arg.at[i]].rank != rank[i]) return false;
-  const Value *q = &g->value.at[g->arg.at[Q]], *k = &g->value.at[g->arg.at[K]];
-  return q->extent[1] == k->extent[1] && q->extent[1] % m->axis.at[axis].size == 0;
+  uint32_t at[NOPERAND];
+  if (!m->axis.at[axis].ring || !intrinsic_operands(g, at)) return false;
+  int64_t n = argument(g, at[OPD_Q])->extent[1];
+  return n == argument(g, at[OPD_K])->extent[1] && n % m->axis.at[axis].size == 0;
 }
 
 bool ring_refuses(const Module *m) {
@@ -28,9 +24,9 @@ bool ring_refuses(const Module *m) {
     const Axis *x = &m->axis.at[a];
     uint32_t calls = 0;
     for (Id f = 0; x->ring && f < m->fn.n; f++) {
-      const Fn *g = &m->fn.at[f];
-      if (g->intrinsic != INTR_ATTENTION) continue;
-      int64_t n = g->value.at[g->arg.at[Q]].extent[1];
+      const Value *q = intrinsic_queries(&m->fn.at[f]);
+      if (!q) continue;
+      int64_t n = q->extent[1];
       calls++;
       if (n % x->size == 0) continue;
       diag_error(m->src, 0,
@@ -52,18 +48,20 @@ static bool is_gathered(const Shard *q, const Shard *k) {
 
 void ring_types(const Sharder *z, Id fn, Shard *type) {
   const Fn *g = &z->m->fn.at[fn];
+  uint32_t at[NOPERAND];
   if (!ring_fits(z->m, g, z->axis)) return;
-  if (!is_gathered(&type[g->arg.at[Q]], &type[g->arg.at[K]])) return;
-  Shard share = type[g->arg.at[Q]];
-  type[g->arg.at[K]] = type[g->arg.at[V]] = share;
-  if (g->backward) type[g->arg.at[DK]] = type[g->arg.at[DV]] = share;
+  CHECK(intrinsic_operands(g, at));
+  if (!is_gathered(&type[g->arg.at[at[OPD_Q]]], &type[g->arg.at[at[OPD_K]]])) return;
+  Shard share = type[g->arg.at[at[OPD_Q]]];
+  type[g->arg.at[at[OPD_K]]] = type[g->arg.at[at[OPD_V]]] = share;
+  if (g->backward) type[g->arg.at[at[OPD_DK]]] = type[g->arg.at[at[OPD_DV]]] = share;
 }
 
 // Each rank sends shares of keys and values n - 1 times; backward, of their gradients n times more.
 int64_t ring_bytes(const Sharder *z, Id fn) {
   const Fn *g = &z->m->fn.at[fn];
   if (!ring_fits(z->m, g, z->axis)) return 0;
-  const Value *k = &g->value.at[g->arg.at[K]];
+  const Value *k = argument(g, OPD_K);
   return 2 * value_count(k) / z->n * dtype_size(k->type) * (g->backward ? 2 * z->n - 1 : z->n - 1);
 }
 
@@ -131,14 +129,16 @@ static void give_share(Module *m, Fn *f, Id v, uint32_t axis, Shard share) {
 void ring_wrap(Module *m, Id fn) {
   for (uint32_t a = 0; a < m->axis.n; a++) {
     Fn *f = &m->fn.at[fn];
+    uint32_t at[NOPERAND];
     if (!ring_fits(m, f, a)) continue;
-    Id q = f->arg.at[Q], k = f->arg.at[K], v = f->arg.at[V];
+    CHECK(intrinsic_operands(f, at));
+    Id q = f->arg.at[at[OPD_Q]], k = f->arg.at[at[OPD_K]], v = f->arg.at[at[OPD_V]];
     Shard share = f->value.at[q].shard[a];
     if (!is_gathered(&share, &f->value.at[k].shard[a])) continue;
     take_share(m, f, v, a, share);
     take_share(m, f, k, a, share);
     if (!f->backward) continue;
-    give_share(m, f, f->arg.at[DK], a, share);
-    give_share(m, f, f->arg.at[DV], a, share);
+    give_share(m, f, f->arg.at[at[OPD_DK]], a, share);
+    give_share(m, f, f->arg.at[at[OPD_DV]], a, share);
   }
 }

@@ -220,7 +220,6 @@ void asked_forget(Module *m);
 // fold.c: folds the context axis where some attention is causal. Then, in how many turns a
 // sequence is dealt out: 2 where it is folded, else 1.
 void shard_fold(Module *m);
-bool attention_is_causal(const Module *m, const Fn *f);
 int64_t shard_turns(const Module *m, uint32_t axis, int64_t extent);
 // ring.c: attention as a ring. Whether it can be one on the axis; whether it is asked for and
 // cannot be, said so; makes of the types of a call those of a ring; what a rank sends for it; makes
@@ -253,9 +252,8 @@ uint32_t slot_find(const Slot *s, Shard t); // MAX_TYPES: it is not there
 // the callee's values and, where not NULL, `assign` for its statements. False where the rule
 // refuses.
 bool intrinsic_types(const Sharder *z, Id fn, Id class, int64_t block, Shard *type, Assign *assign);
-// Whether a local class is that of heads, of attention or its derivative: the dimensions of queries
-// that are neither samples, positions nor features.
-bool attention_heads(const Sharder *z, Id fn, Id class);
+// Whether a local class is that of heads of an intrinsic or its derivative.
+bool class_is_heads(const Sharder *z, Id fn, Id class);
 // cost.c
 bool stmt_is_product(const Module *m, const Fn *f, const Stmt *s);
 int64_t slot_bytes(const Slot *s);
