@@ -41,6 +41,7 @@ typedef enum Dtype { DT_REAL, DT_F64, DT_F32, DT_BF16, DT_F16, DT_I32, DT_BOOL, 
 // Types of scalar expressions.
 typedef enum Scalar { SC_REAL, SC_INT, SC_BOOL } Scalar;
 static inline Scalar scalar_of(Dtype t) { return t == DT_BOOL ? SC_BOOL : t == DT_I32 ? SC_INT : SC_REAL; }
+static inline bool is_half(Dtype t) { return t == DT_BF16 || t == DT_F16; }
 extern const char *const dtype_name[NDTYPE]; // "real" "f64" "f32" "bf16" "f16" "int" "bool"
 int dtype_size(Dtype t); // bytes; REAL counts as 8, bool as 1
 

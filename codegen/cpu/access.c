@@ -71,6 +71,7 @@ static LLVMValueRef align_of(Cpu *c, Dtype t) {
 // From storage to what expressions compute in.
 static Val widen(Cpu *c, Dtype t, LLVMValueRef v, bool vec) {
   if (t == DT_BOOL) v = LLVMBuildICmp(c->b, LLVMIntNE, v, LLVMConstNull(LLVMTypeOf(v)), "");
+  else if (is_half(t)) v = cpu_half_load(c, t, v);
   else if (scalar_of(t) == SC_REAL && cpu_storage(c, t) != c->real)
     v = LLVMBuildFPCast(c->b, v, vec ? cpu_vec(c, c->real) : c->real, "");
   return (Val){v, vec};
@@ -146,6 +147,7 @@ static LLVMValueRef narrow(Cpu *c, Dtype t, Val v) {
   LLVMTypeRef st = cpu_storage(c, t);
   if (v.vec) st = cpu_vec(c, st);
   if (t == DT_BOOL) return LLVMBuildZExt(c->b, v.v, st, "");
+  if (is_half(t)) return cpu_half_store(c, t, v.v);
   return scalar_of(t) == SC_REAL && LLVMTypeOf(v.v) != st ? LLVMBuildFPCast(c->b, v.v, st, "")
                                                           : v.v;
 }

@@ -46,7 +46,7 @@ typedef struct Cpu {
   LLVMContextRef ll;
   LLVMModuleRef mod;
   LLVMBuilderRef b;
-  LLVMTypeRef i1, i8, i32, i64, f32, f64, ptr, real;
+  LLVMTypeRef i1, i8, i16, i32, i64, f32, f64, ptr, real;
   int width; // lanes: vector bits / bits of a compute real
   char isa; // libmvec's: b (SSE), d (AVX2), e (AVX-512)
 
@@ -93,6 +93,11 @@ LLVMValueRef cpu_intrinsic(Cpu *c, const char *name, LLVMTypeRef *over, unsigned
 LLVMValueRef cpu_alloca(Cpu *c, LLVMTypeRef t, int64_t count, const char *name);
 Val cpu_round(Cpu *c, Val v, Dtype t); // to a storage type and back
 bool cpu_narrow(const Cpu *c, Dtype t); // storing as t rounds
+
+// half.c: 16-bit reals, scalars or lanes; `t` is DT_BF16 or DT_F16, `v` of type Cpu.real or i16
+LLVMValueRef cpu_half_load(Cpu *c, Dtype t, LLVMValueRef v); // from 16 bits
+LLVMValueRef cpu_half_round(Cpu *c, Dtype t, LLVMValueRef v); // to the nearest that t holds
+LLVMValueRef cpu_half_store(Cpu *c, Dtype t, LLVMValueRef v); // the 16 bits of a rounded v
 
 // math.c: operators
 Val cpu_op(Cpu *c, Id e, const Val *arg, LLVMValueRef active);

@@ -114,6 +114,7 @@ static void start(Cpu *c, const Plan *p, const CpuOptions *o) {
   c->b = LLVMCreateBuilderInContext(c->ll);
   c->i1 = LLVMInt1TypeInContext(c->ll);
   c->i8 = LLVMInt8TypeInContext(c->ll);
+  c->i16 = LLVMInt16TypeInContext(c->ll);
   c->i32 = LLVMInt32TypeInContext(c->ll);
   c->i64 = LLVMInt64TypeInContext(c->ll);
   c->f32 = LLVMFloatTypeInContext(c->ll);

@@ -10,8 +10,8 @@ LLVMTypeRef cpu_type(Cpu *c, Scalar s) {
 LLVMTypeRef cpu_storage(Cpu *c, Dtype t) {
   switch (t) {
   case DT_F32: return c->f32;
-  case DT_BF16: return LLVMBFloatTypeInContext(c->ll);
-  case DT_F16: return LLVMHalfTypeInContext(c->ll);
+  case DT_BF16:
+  case DT_F16: return c->i16;
   case DT_I32: return c->i32;
   case DT_BOOL: return c->i8;
   default: return c->f64;
@@ -73,6 +73,7 @@ bool cpu_narrow(const Cpu *c, Dtype t) {
 
 Val cpu_round(Cpu *c, Val v, Dtype t) {
   if (!cpu_narrow(c, t)) return v;
+  if (is_half(t)) return (Val){cpu_half_round(c, t, v.v), v.vec};
   LLVMTypeRef st = cpu_storage(c, t), wide = c->real;
   if (v.vec) st = cpu_vec(c, st), wide = cpu_vec(c, wide);
   v.v = LLVMBuildFPExt(c->b, LLVMBuildFPTrunc(c->b, v.v, st, ""), wide, "");

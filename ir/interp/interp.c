@@ -182,13 +182,24 @@ static double round_bits(double v, int mantissa, int emin, double max) {
   return fabs(r) > max ? copysign(INFINITY, r) : r;
 }
 
-static double round_to(Dtype t, double v) {
+// 16-bit values are computed in float and rounded from there.
+double interp_round(Dtype t, double v) {
   switch (t) {
   case DT_F32: return (float)v;
   case DT_BF16: return round_bits((float)v, 7, -126, 0x1.fep127);
-  case DT_F16: return round_bits(v, 10, -14, 65504);
+  case DT_F16: return round_bits((float)v, 10, -14, 65504);
   default: return v;
   }
+}
+
+// The bound of a value after rounding: what lies within RIVALS bounds of it and rounds to the same
+// is the same; otherwise it may be off by as much as their roundings differ.
+static double rounded_bound(Dtype t, double v, double err, double unit) {
+  enum { RIVALS = 4 };
+  if (!isfinite(err) || !isfinite(v) || err == 0) return err;
+  double low = interp_round(t, v - RIVALS * err * unit),
+         high = interp_round(t, v + RIVALS * err * unit);
+  return low == high ? 0 : (high - low) / unit;
 }
 
 // Results of one block of free points.
@@ -209,7 +220,7 @@ static void store_noisy(const Frame *fr, Tensor *t, int64_t at, double v, double
   double unit = fr->o->unit > 0 ? fr->o->unit : 0x1p-24;
   if (acc) err += fabs(v);
   if (isfinite(err)) v += unit * err * random_part(fr->o->noise);
-  t->real[at] = v;
+  t->real[at] = fr->o->round ? interp_round(t->type, v) : v;
   t->scale[at] = isfinite(err) && isfinite(t->scale[at]) ? 0 : INFINITY;
 }
 
@@ -219,9 +230,11 @@ static void store_real(const Frame *fr, Tensor *t, int64_t at, double v, double 
     store_noisy(fr, t, at, v, err, acc);
     return;
   }
-  if (fr->o->round) v = round_to(t->type, v);
-  t->real[at] = v;
-  if (fr->o->scale) t->scale[at] = acc ? t->scale[at] + err + fabs(v) : err;
+  if (acc && fr->o->scale) err += t->scale[at] + fabs(v);
+  if (fr->o->round && fr->o->scale && is_half(t->type))
+    err = rounded_bound(t->type, v, err, fr->o->unit > 0 ? fr->o->unit : 0x1p-24);
+  t->real[at] = fr->o->round ? interp_round(t->type, v) : v;
+  if (fr->o->scale) t->scale[at] = err;
 }
 
 static void store_integer(const Frame *fr, Tensor *t, int64_t at, int64_t v, double err, bool acc) {

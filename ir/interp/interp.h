@@ -2,7 +2,7 @@
 // meaning in ir/ir.h and shares no code with lowering.
 //
 // Everything real is computed and kept in double whatever its storage (option `round` rounds what
-// is stored to its Dtype instead). Sums are added plainly in the order of their indices, row-major;
+// is made to its Dtype instead, as the IR says: a collective's sum once). Sums are added plainly in the order of their indices, row-major;
 // scatters (`+=`) in the order of the free indices.
 //
 // Tolerances (option `scale`). To say how far a compiled program may be from the oracle, each
@@ -16,6 +16,8 @@
 //   x += t         e(x) += e(t) + |x|
 //   max, min       e(r) = the greatest of the terms' bounds
 //   where          that of the branch taken; where the condition is uncertain, |a - b| / u more
+//   rounded        with option `round`, a value of 16 bits: 0 where all that lies within 4 bounds
+//                  rounds to the same, else the distance between their roundings
 // A comparison, argmax, floor or int whose operands' bounds times `unit` reach across the place
 // where the outcome changes is uncertain: infinite e, which spreads to all that depends on it
 // (elements to be left out of a comparison); so is what has 0 times infinity for a bound. Arguments
@@ -51,6 +53,9 @@ typedef struct Tensor {
   double *tangent; // of each real; NULL: all 0
 } Tensor;
 
+// v as a value of type t holds it; what is less than 32 bits by way of float, in which it is computed.
+double interp_round(Dtype t, double v);
+
 Tensor *tensor_new(Dtype type, const int64_t *extent, uint32_t rank); // zeros, no scale
 Tensor *tensor_like(const Value *v);
 void tensor_free(Tensor *t); // NULL is fine
@@ -58,7 +63,7 @@ int64_t tensor_count(const Tensor *t);
 
 typedef struct InterpOptions {
   uint64_t seed, step; // of random numbers: training steps count from 1
-  bool round; // what is stored is rounded to the value's Dtype
+  bool round; // what a statement makes or adds is rounded to the value's Dtype, to nearest even
   bool scale; // carry error bounds: results and in-out arguments get `scale`
   bool tangent; // carry tangents: results and in-out arguments that are real get `tangent`
   double unit; // roundoff of the program compared with, for what is uncertain; 0 means 2^-24

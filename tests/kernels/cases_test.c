@@ -1,6 +1,7 @@
 // Every file of cases/ is a module whose entry `step` must give what the interpreter gives, as it
 // stands and simplified and normalised, on every vector length; its first line says how many
-// kernels of loops it takes then. Simplified and normalised it must mean the same as it stands.
+// kernels of loops it takes then. Simplified and normalised it must mean the same as it stands. A
+// line `# edges` asks for arguments at which conversions to 16 bits may go wrong.
 #include "tests/kernels/support/run.h"
 
 #include "passes/passes.h"
@@ -50,7 +51,8 @@ static int check(const char *name, const char *text) {
   sscanf(text, "# kernels %d", &want);
   for (unsigned a = 0; a < 4; a++)
     for (int lowered = 0; lowered < 2 && supported(arch[a]); lowered++) {
-      CheckOptions o = {.arch = arch[a], .seed = a + 4u * (unsigned)lowered};
+      CheckOptions o = {.arch = arch[a], .seed = a + 4u * (unsigned)lowered,
+                        .edges = strstr(text, "# edges") != NULL};
       Module *m = kernels_parse(name, text);
       if (!m) return 1;
       if (!lowered && strstr(text, " over "))

@@ -45,9 +45,42 @@ static void *load(const Buf *object) {
   return system(cmd) ? NULL : h;
 }
 
+static double from_half(Dtype t, uint16_t bits) {
+  if (t == DT_BF16) {
+    uint32_t wide = (uint32_t)bits << 16;
+    float f;
+    memcpy(&f, &wide, sizeof f);
+    return f;
+  }
+  int exponent = bits >> 10 & 31, mantissa = bits & 1023;
+  double v = exponent == 31 ? (mantissa ? NAN : INFINITY)
+             : exponent     ? ldexp(1024 + mantissa, exponent - 25)
+                            : ldexp(mantissa, -24);
+  return bits >> 15 ? -v : v;
+}
+
+// Of a value that the type holds.
+static uint16_t to_half(Dtype t, double v) {
+  if (t == DT_BF16) {
+    float f = (float)v;
+    uint32_t wide;
+    memcpy(&wide, &f, sizeof wide);
+    return (uint16_t)(wide >> 16);
+  }
+  unsigned sign = signbit(v) ? 0x8000 : 0;
+  int e;
+  if (isnan(v)) return 0x7e00;
+  if (isinf(v)) return (uint16_t)(sign | 0x7c00);
+  double f = frexp(fabs(v), &e); // 0.5 <= f < 1
+  if (v == 0 || e < -13) return (uint16_t)(sign | (unsigned)ldexp(fabs(v), 24));
+  return (uint16_t)(sign | ((unsigned)(e + 14) << 10) | ((unsigned)ldexp(f, 11) & 1023));
+}
+
 static double get(const Run *r, const Value *v, const void *p, int64_t i) {
   (void)r;
   switch (v->type) {
+  case DT_BF16:
+  case DT_F16: return from_half(v->type, ((const uint16_t *)p)[i]);
   case DT_F32: return ((const float *)p)[i];
   case DT_I32: return ((const int32_t *)p)[i];
   case DT_BOOL: return ((const uint8_t *)p)[i];
@@ -57,6 +90,8 @@ static double get(const Run *r, const Value *v, const void *p, int64_t i) {
 
 static void put(const Value *v, void *p, int64_t i, double x) {
   switch (v->type) {
+  case DT_BF16:
+  case DT_F16: ((uint16_t *)p)[i] = to_half(v->type, interp_round(v->type, x)); break;
   case DT_F32: ((float *)p)[i] = (float)x; break;
   case DT_I32: ((int32_t *)p)[i] = (int32_t)x; break;
   case DT_BOOL: ((uint8_t *)p)[i] = x != 0; break;
@@ -65,7 +100,7 @@ static void put(const Value *v, void *p, int64_t i, double x) {
 }
 
 static void gemm_run(const Run *r, const Fn *f, const GemmPlan *g, void **base, const Layout *l) {
-  const Value *v = &f->value.at[g->c];
+  const Value *v = &f->value.at[g->c], *va = &f->value.at[g->a], *vb = &f->value.at[g->b];
   int64_t n[4] = {1, 1, 1, 1}, sa[4] = {0}, sb[4] = {0}, sc[4] = {0};
   for (uint32_t i = 0; i < g->nbatch; i++) {
     n[i] = g->batch[i].count, sa[i] = g->batch[i].a, sb[i] = g->batch[i].b, sc[i] = g->batch[i].c;
@@ -78,11 +113,11 @@ static void gemm_run(const Run *r, const Fn *f, const GemmPlan *g, void **base, 
       for (int64_t col = 0; col < g->n; col++) {
         double sum = 0;
         for (int64_t k = 0; k < g->k; k++)
-          sum += get(r, v, base[l[g->a].buffer], a + row * g->a_row + k * g->a_col) *
-                 get(r, v, base[l[g->b].buffer], b + k * g->b_row + col * g->b_col);
+          sum += get(r, va, base[l[g->a].buffer], a + row * g->a_row + k * g->a_col) *
+                 get(r, vb, base[l[g->b].buffer], b + k * g->b_row + col * g->b_col);
         int64_t at = c + row * g->c_row + col;
         if (g->accumulate) sum += get(r, v, base[l[g->c].buffer], at);
-        if (g->bias != NONE) sum += get(r, v, base[l[g->bias].buffer], g->bias_offset + col);
+        if (g->bias != NONE) sum += get(r, &f->value.at[g->bias], base[l[g->bias].buffer], g->bias_offset + col);
         put(v, base[l[g->c].buffer], at, sum);
       }
   }
@@ -210,12 +245,26 @@ static double sample(const Value *v, uint64_t *s, bool small) {
   double u = (double)(next(s) >> 11) * 0x1p-53;
   if (v->type == DT_BOOL) return u < 0.5;
   if (v->type == DT_I32) return floor(u * 4);
-  return small ? floor(u * 7) - 3 : v->type == DT_F32 ? (float)(u * 4 - 2) : u * 4 - 2;
+  return small ? floor(u * 7) - 3 : interp_round(v->type, u * 4 - 2);
+}
+
+// A float at or beside a tie of bf16's or f16's last place, of any exponent, or of f16's: subnormal,
+// overflowing, infinite and NaN as they come.
+static double edge(uint64_t *s) {
+  uint64_t r = next(s);
+  uint32_t low = r & 1 ? 16 : 13, half = 1u << (low - 1), near = (uint32_t)(r >> 1 & 3);
+  uint32_t bits = (uint32_t)(r >> 32) & ~(2 * half - 1);
+  if (near) bits |= half + near - 2;
+  if (r & 8) bits = (bits & 0x807fffff) | (96 + (uint32_t)(r >> 4 & 63) % 50) << 23;
+  if (r & 8 && r & 1 && (r >> 10 & 3) == 0) bits &= 0xff800000 | 0xffffffffu << (r >> 12 & 31) % 24;
+  if ((r >> 20 & 63) == 0) bits = (bits & 0x8000ffff) | 0x7f800000; // a NaN by its last bits alone
+  float f;
+  memcpy(&f, &bits, sizeof f);
+  return f;
 }
 
 static bool differs(const Value *v, const Tensor *t, const void *got, const char *name,
-                    double tolerance) {
-  double unit = v->type == DT_F32 ? 0x1p-24 : 0x1p-53;
+                    double tolerance, double unit) {
   for (int64_t i = 0; i < tensor_count(t); i++) {
     double want = t->real ? t->real[i] : t->integer[i], have = get(NULL, v, got, i);
     double bound = t->real && t->scale ? t->scale[i] * unit * tolerance : 0;
@@ -225,6 +274,13 @@ static bool differs(const Value *v, const Tensor *t, const void *got, const char
             (long long)i, have, want, bound);
     return true;
   }
+  return false;
+}
+
+static bool has_halves(const Module *m) {
+  for (Id f = 0; f < m->fn.n; f++)
+    for (Id v = 0; v < m->fn.at[f].value.n; v++)
+      if (is_half(m->fn.at[f].value.at[v].type)) return true;
   return false;
 }
 
@@ -247,7 +303,7 @@ int kernels_check_module(const char *name, Module *m, const CheckOptions *o) {
     arg[i] = tensor_like(v);
     carg[i] = room(v);
     for (int64_t e = 0; e < tensor_count(arg[i]); e++) {
-      double x = sample(v, &s, o->small);
+      double x = o->edges && v->type == DT_F32 ? edge(&s) : sample(v, &s, o->small);
       put(v, carg[i], e, x);
       if (arg[i]->real) arg[i]->real[e] = x;
       else arg[i]->integer[e] = (int32_t)x;
@@ -255,18 +311,18 @@ int kernels_check_module(const char *name, Module *m, const CheckOptions *o) {
   }
   for (uint32_t i = 0; i < f->result.n; i++) cresult[i] = room(&f->value.at[f->result.at[i]]);
   Buf error = {0};
-  InterpOptions io = {
-      .seed = 7, .step = 3, .scale = true, .unit = m->compute == DT_F32 ? 0x1p-24 : 0x1p-53};
+  InterpOptions io = {.seed = 7, .step = 3, .scale = true, .round = has_halves(m),
+                      .unit = m->compute == DT_F32 ? 0x1p-24 : 0x1p-53};
   if (!interp_run(m, fn, arg, result, &io, &error))
     return fprintf(stderr, "%s: %s\n", name, error.text), -1;
   if (!fn_run(&r, fn, carg, cresult)) return fprintf(stderr, "%s: did not run\n", name), -1;
   double tolerance = o->tolerance ? o->tolerance : 2;
   bool bad = false;
   for (uint32_t i = 0; i < f->result.n; i++)
-    bad |= differs(&f->value.at[f->result.at[i]], result[i], cresult[i], name, tolerance);
+    bad |= differs(&f->value.at[f->result.at[i]], result[i], cresult[i], name, tolerance, io.unit);
   for (uint32_t i = 0; i < f->arg.n; i++)
     if (f->value.at[f->arg.at[i]].role == ROLE_INOUT)
-      bad |= differs(&f->value.at[f->arg.at[i]], arg[i], carg[i], name, tolerance);
+      bad |= differs(&f->value.at[f->arg.at[i]], arg[i], carg[i], name, tolerance, io.unit);
   return bad ? -1 : kernel_count(r.p, &r.p->fn[fn], K_LOOPS);
 }
 

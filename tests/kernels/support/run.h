@@ -9,6 +9,7 @@ typedef struct CheckOptions {
   const char *arch; // NULL: native
   uint32_t seed; // of the arguments
   bool small; // arguments are small integers
+  bool edges; // floats are such that conversions to 16 bits may go wrong
   double tolerance; // times unit roundoff and the interpreter's bound; 0: 2
 } CheckOptions;
 
