@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/real.h"
 #include "runtime/device/cpu/gemm.h"
 #include "runtime/device/cpu/level.h"
 #include "runtime/device/cpu/scratch.h"
@@ -285,7 +286,74 @@ static void check_bias(void) {
   }
 }
 
+// 16-bit operands: the bits of the product of the same numbers in float by our own kernel, the bias added,
+// rounded once where C has 16 bits; on any number of threads.
+static void check_half_of(const DtGemm *shape, DtType operand, DtType result, DtType bias_type,
+                          float beta, const char *name) {
+  DtGemm g = *shape;
+  int64_t na = extent_of(&g, 'a'), nb = extent_of(&g, 'b'), nc = extent_of(&g, 'c');
+  g.operand = operand, g.result = result, g.bias = bias_type;
+  size_t size = result == DT_TYPE_F32 ? 4 : 2;
+  float *fa = malloc((size_t)na * 4), *fb = malloc((size_t)nb * 4), *fc = malloc((size_t)nc * 4),
+        *fbias = malloc((size_t)g.n * 4);
+  void *a = malloc((size_t)na * 2), *b = malloc((size_t)nb * 2), *start = malloc((size_t)nc * 4),
+       *c = malloc((size_t)nc * 4), *want = malloc((size_t)nc * 4), *bias = malloc((size_t)g.n * 4);
+  for (int64_t i = 0; i < na; i++) dt_put_real(operand, a, i, random_unit());
+  for (int64_t i = 0; i < nb; i++) dt_put_real(operand, b, i, random_unit());
+  for (int64_t i = 0; i < nc; i++) dt_put_real(result, start, i, random_unit());
+  for (int64_t i = 0; i < g.n; i++) dt_put_real(bias_type, bias, i, random_unit());
+  dt_widen(operand, fa, a, na), dt_widen(operand, fb, b, nb);
+  if (result == DT_TYPE_F32) memcpy(fc, start, (size_t)nc * 4);
+  else dt_widen(result, fc, start, nc);
+  if (bias_type == DT_TYPE_F32) memcpy(fbias, bias, (size_t)g.n * 4);
+  else dt_widen(bias_type, fbias, bias, g.n);
+  int64_t scratch = dt_gemm_scratch(g.m, g.n, g.k, false), half = dt_gemm_half_scratch(g.m, g.n, g.k);
+  dt_parallel_init(1);
+  if (dt_scratch_plan((size_t)(half > scratch ? half : scratch))) abort();
+  if (beta == 0) dt_gemm_bias_f32(shape, fa, fb, fbias, fc);
+  else dt_gemm_f32(shape, fa, fb, fc, beta);
+  memcpy(want, start, (size_t)nc * size);
+  if (result == DT_TYPE_F32) memcpy(want, fc, (size_t)nc * 4);
+  else dt_narrow(result, want, fc, nc);
+  for (int threads = 1; threads <= 3; threads++) {
+    dt_parallel_init(threads);
+    if (dt_scratch_plan((size_t)half)) abort();
+    memcpy(c, start, (size_t)nc * size);
+    if (beta == 0) dt_gemm_bias_half(&g, a, b, bias, c);
+    else dt_gemm_half(&g, a, b, c, beta);
+    if (memcmp(c, want, (size_t)nc * size) == 0) continue;
+    printf("%s, types %d and %d, %d threads: other bits than in float\n", name, operand, result, threads);
+    failures++;
+  }
+  free(fa), free(fb), free(fc), free(fbias);
+  free(a), free(b), free(start), free(c), free(want), free(bias);
+}
+
+static void check_half(void) {
+  static const int levels[] = {1, 3, 4};
+  static const DtType type[] = {DT_TYPE_BF16, DT_TYPE_F16};
+  DtGemm g[] = {plain(211, 397, 700, "NN"), plain(37, 61, 29, "TT"),   plain(1, 9, 257, "NT"),
+                plain(600, 800, 300, "TN"), plain(40, 50, 64, "NN"), plain(193, 385, 257, "NT"),
+                plain(33, 64, 48, "NT"),    plain(5, 6, 0, "NN"),    plain(37, 61, 29, "NN")};
+  g[4].nbatch = 1, g[4].batch[0].count = 3, g[4].batch[0].a = 40 * 64, g[4].batch[0].b = 64 * 50;
+  g[6].nbatch = 2, g[6].batch[0].count = 3, g[6].batch[0].a = 33 * 48, g[6].batch[0].c = 2 * 33 * 64;
+  g[6].batch[1].count = 2, g[6].batch[1].b = 48 * 64, g[6].batch[1].c = 33 * 64;
+  g[8].a_row = 200, g[8].a_col = 3, g[8].b_row = 7, g[8].b_col = 211, g[8].c_row = 70;
+  dt_gemm_use(DT_GEMM_OWN);
+  for (int l = 0; l < 3; l++)
+    for (int i = 0; i < 9 && dt_cpu_level(levels[l]) == levels[l]; i++)
+      for (int t = 0; t < 2; t++) {
+        check_half_of(&g[i], type[t], DT_TYPE_F32, type[t], 0, "half");
+        check_half_of(&g[i], type[t], type[t], DT_TYPE_F32, 0, "half");
+        check_half_of(&g[i], type[t], DT_TYPE_F32, type[t], 1, "half");
+        check_half_of(&g[i], type[t], type[t], type[t], 1, "half");
+      }
+  dt_cpu_level(0);
+  dt_gemm_use(DT_GEMM_TABLE);
+}
+
 int main(void) {
+  check_half();
   check_extents();
   check_bias();
   check_named_processor();

@@ -6,6 +6,7 @@
 
 #include "runtime/device/cpu/gemm_tuned.h"
 #include "runtime/device/cpu/level.h"
+#include "runtime/device/cpu/scratch.h"
 #include "runtime/base/parallel.h"
 
 // Cache blocks, in elements; multiples of the micro-kernel's tile where the matrix is larger.
@@ -99,7 +100,7 @@ typedef struct {
   void *c;
   const void *bias; // or NULL
   double beta;
-  bool f64;
+  bool f64, half;
   const DtGemmLibrary *library; // NULL: our own kernel
   const Variant *v;
   GemmCut cut;    // the blocks, no larger than a task
@@ -160,6 +161,25 @@ static const void *element(const Job *j, const void *p, int64_t at) {
   return (const char *)p + at * (int64_t)(j->f64 ? sizeof(double) : sizeof(float));
 }
 
+static int64_t size_of(DtType type) {
+  return type == DT_TYPE_F32 ? 4 : 2;
+}
+
+static void half_offset(const void *g, int64_t i, int64_t *a, int64_t *b) {
+  int64_t c = 0;
+  *a = *b = 0;
+  batch_offset(g, false, i, a, b, &c);
+}
+
+static void run_half(const Job *j, int64_t task, int64_t together) {
+  const DtGemm *g = j->g;
+  Task t = task_at(j, task);
+  const char *bias = j->bias ? (const char *)j->bias + t.col * size_of(g->bias) : NULL;
+  dt_gemm_half_tile(g, t.m, t.n, (const uint16_t *)j->a + t.a, (const uint16_t *)j->b + t.b,
+                    (char *)j->c + t.c * size_of(g->result), (float)j->beta, bias, together,
+                    half_offset, g);
+}
+
 // What the tile's own product has not added: after a library's, or an empty sum.
 static void add_bias(const Job *j, const Task *t) {
   int64_t row = j->g->c_row;
@@ -174,6 +194,10 @@ static void run_task(const Job *j, int64_t task) {
   int64_t apart, together;
   Task t = task_at(j, task);
   count_products(g, &apart, &together);
+  if (j->half) {
+    run_half(j, task, g->k > 0 ? together : 0);
+    return;
+  }
   if (g->k <= 0 || together <= 0) {
     clear_tile(j, t.c, t.m, t.n);
     add_bias(j, &t);
@@ -218,6 +242,7 @@ static void cut_tiles(Job *j, int64_t products, int64_t nr) {
   int64_t mr = j->v->mr;
   j->mt = round_up(g->m, mr);
   j->nt = round_up(g->n, nr);
+  if (j->half) j->mt = min(j->mt, GEMM_HALF_M), j->nt = min(j->nt, GEMM_HALF_N);
   for (;;) {
     j->tiles_m = (g->m + j->mt - 1) / j->mt;
     j->tiles_n = (g->n + j->nt - 1) / j->nt;
@@ -272,6 +297,41 @@ void dt_gemm_run(const DtGemm *g, const void *a, const void *b, void *c, double 
   else cut_tiles(&j, apart, j.v->nr[f64]);
   void *arg[] = {&j};
   dt_parallel(run_tasks, arg, apart * j.tiles_m * j.tiles_n, 1);
+}
+
+int64_t dt_gemm_buffer(int64_t m, int64_t n, int64_t k) {
+  const Variant *v = variant();
+  return min(v->cut32.kc, k) * (min(v->cut32.mc, round_up(m, v->mr)) +
+                                min(v->cut32.nc, round_up(n, v->nr[0])));
+}
+
+void dt_gemm_own_tile(const DtGemm *g, int64_t m, int64_t n, const float *a, const float *b, float *c,
+                      float beta, float *buffer) {
+  const Variant *v = variant();
+  GemmCut cut = {min(v->cut32.kc, g->k), min(v->cut32.mc, round_up(m, v->mr)),
+                 min(v->cut32.nc, round_up(n, v->nr[0]))};
+  v->tile32(g, &cut, m, n, a, b, c, beta, buffer, NULL, &(GemmNext){0});
+}
+
+static void run_half_job(const DtGemm *g, const void *a, const void *b, void *c, float beta,
+                         const void *bias) {
+  Job j = {.g = g, .a = a, .b = b, .c = c, .bias = bias, .beta = beta, .half = true};
+  int64_t apart, together;
+  j.v = variant();
+  j.cut = j.v->cut32;
+  count_products(g, &apart, &together);
+  if (g->m <= 0 || g->n <= 0 || apart <= 0) return;
+  cut_tiles(&j, apart, j.v->nr[0]);
+  void *arg[] = {&j};
+  dt_parallel(run_tasks, arg, apart * j.tiles_m * j.tiles_n, 1);
+}
+
+void dt_gemm_half(const DtGemm *g, const void *a, const void *b, void *c, float beta) {
+  run_half_job(g, a, b, c, beta, NULL);
+}
+
+void dt_gemm_bias_half(const DtGemm *g, const void *a, const void *b, const void *bias, void *c) {
+  run_half_job(g, a, b, c, 0, bias);
 }
 
 void dt_gemm_f64(const DtGemm *g, const double *a, const double *b, double *c, double beta) {

@@ -1,4 +1,4 @@
-// Batched strided matrix products, fp32 and fp64:  C[m, n] = beta * C + A[m, k] * B[k, n].
+// Batched strided matrix products, fp32, fp64 and of 16-bit operands:  C[m, n] = beta * C + A[m, k] * B[k, n].
 //
 // Each tile of C belongs to one thread and is computed by oneDNN or by our own kernel; which of
 // them, and the order of a sum over k, are functions of the shape and the instruction set. So the
@@ -7,6 +7,8 @@
 #define DTC_RUNTIME_CPU_GEMM_H
 
 #include <stdint.h>
+
+#include "runtime/program.h"
 
 // All strides are in elements and may be anything, zero and negative included; a matrix whose row
 // or column stride is 1 is fastest. C's columns are contiguous, and no two elements of C overlap.
@@ -20,6 +22,7 @@ typedef struct {
     int64_t count;
     int64_t a, b, c; // strides of the three operands
   } batch[4];        // c == 0 with count > 1: the products are added up, in order
+  DtType operand, result, bias; // dt_gemm_half: the types of A and B, of C and of the bias
 } DtGemm;
 
 // beta is usually 0 (C is only written, and may be uninitialised) or 1 (accumulate).
@@ -31,6 +34,12 @@ void dt_gemm_f64(const DtGemm *g, const double *a, const double *b, double *c, d
 void dt_gemm_bias_f32(const DtGemm *g, const float *a, const float *b, const float *bias, float *c);
 void dt_gemm_bias_f64(const DtGemm *g, const double *a, const double *b, const double *bias,
                       double *c);
+
+// The same with A and B of type g->operand, BF16 or F16; C is of g->result and the bias of g->bias,
+// F32 or 16 bits too. Operands are converted to float and added up in float by our own kernel, in its
+// order, C where beta is not 0 and the bias included; C is rounded once, to nearest even.
+void dt_gemm_half(const DtGemm *g, const void *a, const void *b, void *c, float beta);
+void dt_gemm_bias_half(const DtGemm *g, const void *a, const void *b, const void *bias, void *c);
 
 // What computes products in float: as the tuned table says (gemm_tuned.h), or, for tests and
 // measurements, one implementation wherever it can. Without a call the environment variable DT_GEMM

@@ -4,6 +4,7 @@
 #define DTC_RUNTIME_CPU_GEMM_JOB_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "runtime/device/cpu/gemm.h"
 
@@ -21,6 +22,19 @@ typedef struct {
 // All of g, and then + bias unless it is NULL. library NULL: our own kernel. fp64 has no library.
 void dt_gemm_run(const DtGemm *g, const void *a, const void *b, void *c, double beta,
                  const void *bias, bool f64, const DtGemmLibrary *library);
+
+// A tile of float on the calling thread by our own kernel: C[m, n] = beta * C + A[m, k] * B[k, n].
+// `buffer` has room for dt_gemm_buffer elements.
+void dt_gemm_own_tile(const DtGemm *g, int64_t m, int64_t n, const float *a, const float *b, float *c,
+                      float beta, float *buffer);
+int64_t dt_gemm_buffer(int64_t m, int64_t n, int64_t k);
+
+// A task of a product whose operands are of 16 bits (gemm_half.c): a tile of C at most GEMM_HALF_M x
+// GEMM_HALF_N, `together` products added up, the i-th of which has its operands a[i] and b[i] elements on.
+typedef void DtGemmOffset(const void *ctx, int64_t i, int64_t *a, int64_t *b);
+void dt_gemm_half_tile(const DtGemm *g, int64_t m, int64_t n, const uint16_t *a, const uint16_t *b,
+                       void *c, float beta, const void *bias, int64_t together, DtGemmOffset *offset,
+                       const void *ctx);
 
 // oneDNN's product, or NULL where this build has no oneDNN, or one that cannot be kept to the
 // calling thread.

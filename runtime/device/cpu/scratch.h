@@ -38,6 +38,14 @@ static inline int64_t dt_gemm_scratch(int64_t m, int64_t n, int64_t k, bool f64)
   return most * (f64 ? 8 : 4);
 }
 
+// Bytes for one of 16-bit operands: its blocks of A and B and its tile of C as float as well.
+enum { GEMM_HALF_M = 192, GEMM_HALF_N = 384, GEMM_HALF_K = 256 };
+static inline int64_t dt_gemm_half_scratch(int64_t m, int64_t n, int64_t k) {
+  int64_t mt = dt_least_up(GEMM_HALF_M, m, 8), nt = dt_least_up(GEMM_HALF_N, n, 48),
+          kb = dt_least_up(GEMM_HALF_K, k, 1);
+  return dt_gemm_scratch(mt, nt, kb, false) + 4 * (kb * (mt + nt) + mt * nt + nt + 64);
+}
+
 // Elements for a block of attention over heads of `e` elements, a multiple of the vector's lanes.
 static inline int64_t dt_attention_elements(int64_t e, bool backward) {
   const int64_t q = ATTENTION_Q, k = ATTENTION_K;

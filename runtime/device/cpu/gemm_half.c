@@ -1,0 +1,71 @@
+// A tile of a product of 16-bit operands: block by block they become float in scratch memory, where our
+// own kernel for float takes them. A conversion is one of some hundred operations on an element.
+#include <string.h>
+
+#include "runtime/base/parallel.h"
+#include "runtime/base/real.h"
+#include "runtime/device/cpu/gemm_job.h"
+#include "runtime/device/cpu/scratch.h"
+
+// x[rows, cols] in strides as float, tight along whichever dimension is tight in x; its own strides.
+typedef struct {
+  const float *at;
+  int64_t row, col;
+} Block;
+
+static Block widen_block(DtType type, const uint16_t *x, int64_t row, int64_t col, int64_t rows,
+                         int64_t cols, float *to) {
+  bool columns = row == 1 && col != 1;
+  int64_t lines = columns ? cols : rows, n = columns ? rows : cols;
+  for (int64_t i = 0; i < lines; i++) {
+    const uint16_t *from = x + i * (columns ? col : row);
+    if (columns || col == 1) dt_widen(type, to + i * n, from, n);
+    else
+      for (int64_t k = 0; k < n; k++) dt_widen(type, to + i * n + k, from + k * col, 1);
+  }
+  return (Block){to, columns ? 1 : n, columns ? n : 1};
+}
+
+// beta * C, which is 0 where beta is.
+static void scale_rows(int64_t m, int64_t n, float *c, int64_t row, float beta) {
+  for (int64_t i = 0; i < m; i++)
+    for (int64_t k = 0; k < n; k++) c[i * row + k] = beta == 0 ? 0 : beta * c[i * row + k];
+}
+
+static void add_rows(int64_t m, int64_t n, float *c, int64_t row, const float *bias) {
+  for (int64_t i = 0; i < m; i++)
+    for (int64_t k = 0; k < n; k++) c[i * row + k] += bias[k];
+}
+
+void dt_gemm_half_tile(const DtGemm *g, int64_t m, int64_t n, const uint16_t *a, const uint16_t *b,
+                       void *c, float beta, const void *bias, int64_t together, DtGemmOffset *offset,
+                       const void *ctx) {
+  const int64_t kc = g->k < GEMM_HALF_K ? g->k : GEMM_HALF_K;
+  int64_t need = dt_gemm_buffer(m, n, kc);
+  float *buffer = dt_scratch((size_t)(need + kc * (m + n) + m * n + n) * sizeof(float));
+  float *wide_a = buffer + need, *wide_b = wide_a + kc * m, *tile = wide_b + kc * n,
+        *wide_bias = tile + m * n;
+  bool round = g->result != DT_TYPE_F32;
+  float *to = round ? tile : c;
+  int64_t row = round ? n : g->c_row;
+  for (int64_t i = 0; round && beta != 0 && i < m; i++)
+    dt_widen(g->result, tile + i * n, (const uint16_t *)c + i * g->c_row, n);
+  if (bias && g->bias == DT_TYPE_F32) memcpy(wide_bias, bias, (size_t)n * sizeof *wide_bias);
+  else if (bias) dt_widen(g->bias, wide_bias, bias, n);
+  if (together <= 0) scale_rows(m, n, to, row, beta);
+  for (int64_t i = 0; i < together; i++) {
+    int64_t at_a, at_b;
+    offset(ctx, i, &at_a, &at_b);
+    for (int64_t p = 0; p < g->k; p += kc, beta = 1) {
+      int64_t k = g->k - p < kc ? g->k - p : kc;
+      Block x = widen_block(g->operand, a + at_a + p * g->a_col, g->a_row, g->a_col, m, k, wide_a);
+      Block y = widen_block(g->operand, b + at_b + p * g->b_row, g->b_row, g->b_col, k, n, wide_b);
+      DtGemm part = {.m = m, .n = n, .k = k, .a_row = x.row, .a_col = x.col, .b_row = y.row,
+                     .b_col = y.col, .c_row = row};
+      dt_gemm_own_tile(&part, m, n, x.at, y.at, to, beta, buffer);
+    }
+  }
+  if (bias) add_rows(m, n, to, row, wide_bias);
+  for (int64_t i = 0; round && i < m; i++)
+    dt_narrow(g->result, (uint16_t *)c + i * g->c_row, tile + i * n, n);
+}
