@@ -94,7 +94,7 @@ static void write_reproducer(const char *message) {
   level_print(suspect, true, &b);
   fprintf(f, "# %s\n%s", message, b.text ? b.text : "");
   fclose(f);
-  fprintf(stderr, "dtc: the program as it was is in %s\n", path);
+  fprintf(stderr, "dtc: the program that caused it is in %s\n", path);
 }
 
 static FrontendOptions frontend_options(const Job *j) {
@@ -239,8 +239,10 @@ static int report(const Job *j, const Plan *p) {
 // A program needs data: a file without a train block can be checked and looked at, not linked.
 static int has_data(const Job *j) {
   if (j->m->train.data != DATA_NONE || j->o->emit || j->o->report) return 0;
-  fprintf(stderr, "%s: error: the train block names no data; a training program needs some\n", j->o->input);
-  fprintf(stderr, "  say, in `train %s { ... }`: data = tokens(\"train.bin\", length = 1024)\n", j->m->name);
+  fprintf(stderr, "%s: error: the train block has no data, and a training program needs it\n",
+          j->o->input);
+  fprintf(stderr, "  write in `train %s { ... }`: data = tokens(\"train.bin\", length = 1024)\n",
+          j->m->name);
   return EXIT_MODEL;
 }
 
@@ -394,7 +396,8 @@ static int verify_in(Job *j, VerifyRun *v) {
   if (missing) {
     v->data = verify_data(v->whole, v->folder);
     if (!v->data) return EXIT_MODEL;
-    fprintf(stderr, "dtc: %s is not there; the data are random (--data PATH names others)\n", missing);
+    fprintf(stderr, "dtc: %s does not exist, so random data are used (--data PATH names a file)\n",
+            missing);
   }
   v->program = o.program;
   compiled.o = &o;

@@ -366,7 +366,8 @@ static char *layout(Arena *a, const char *path, const char *text, size_t n, Buf 
     bool same = syntax_tree(a, path, now, out->n, &after) && before.n == after.n &&
                 (!after.n || !memcmp(was, after.text, after.n));
     if (!same)
-      BUG("dtc fmt: the layout of %s would mean something else; the file is as it was", path);
+      BUG("dtc fmt: the new layout of %s would change its meaning; the file is left unchanged",
+          path);
   }
   buf_free(&before);
   buf_free(&after);

@@ -102,9 +102,9 @@ static int make(Arena *a, const char *word, Str from) {
   bool dt = n > 3 && !strcmp(word + n - 3, ".dt");
   Str path = dt ? word : str_printf("%s.dt", word), name = model_name(word), share = install_dir();
   if (!name)
-    return command_usage("new", "'%s' gives a model no name: letters, digits, _ and -", word);
+    return command_usage("new", "'%s' is not a name for a model: use letters, digits, _ and -", word);
   if (!access(path, F_OK)) {
-    fprintf(stderr, "dtc new: %s is there already, and stays as it is\n", path);
+    fprintf(stderr, "dtc new: %s exists already, and is left unchanged\n", path);
     return EXIT_MODEL;
   }
   char *text = command_read(a, "new",

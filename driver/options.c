@@ -232,7 +232,8 @@ static int combine_outputs(const Options *o) {
   if (o->data && !o->verify_run && !o->interpret)
     return usage("--data is for --interpret and --verify-run; a program has its own: ./train --data PATH");
   if (o->source && ((o->tp | o->cp | o->pp | o->dp) > 1))
-    return usage("--interpret=source is the model on one rank; --interpret runs what its ranks run");
+    return usage("--interpret=source runs the model on one rank; --interpret runs the program of "
+                 "each rank");
   if (o->global_batch && !o->interpret && !o->verify_run && !o->report && !o->memory && o->emit != EMIT_SCHEDULE)
     return usage("--global-batch is for --report, --memory, --emit schedule, --interpret and "
                  "--verify-run; the batch of a program is -D batch=N");
@@ -250,11 +251,11 @@ static int combine_flight(const Options *o) {
   if (o->interpret)
     return usage("--in-flight 2 is for a program: --interpret runs one microbatch after the other");
   if (o->pp > 1)
-    return usage("--in-flight 2 does not go with --pp: a pipeline has other microbatches to "
+    return usage("--in-flight 2 cannot be combined with --pp: a pipeline has other microbatches to "
                  "compute while one is exchanged");
   if (o->tp < 2 && o->cp < 2)
-    return usage("--in-flight 2 is for --tp or --cp of 2 or more: nothing else is waited for "
-                 "within a microbatch");
+    return usage("--in-flight 2 is for --tp or --cp of 2 or more: without them a microbatch has no "
+                 "exchange to wait for");
   if (o->accumulate_each)
     return usage("--in-flight 2 needs --accumulate once%s: two microbatches add to the same "
                  "gradients before either is done",
@@ -271,13 +272,13 @@ static int combine(Options *o) {
   if (!bad) bad = combine_outputs(o);
   if (bad) return bad;
   if (o->gather && o->zero < 3)
-    return usage("--gather is for --zero 3, which keeps parameters in parts");
+    return usage("--gather is for --zero 3, which cuts parameters");
   if ((o->heads || o->ring) && o->cp < 2)
     return usage("--cp-attention %s is for --cp 2 or more", o->ring ? "ring" : "alltoall");
   if (o->sequence && o->tp < 2) return usage("--sequence-parallel is for --tp 2 or more");
   if (o->dp && !o->report && !o->interpret && !o->verify_run && !o->memory && o->emit != EMIT_SCHEDULE)
     return usage("--dp is for --report, --memory, --emit schedule, --interpret and --verify-run: a "
-                 "launch finds the data-parallel degree itself");
+                 "launch computes the data-parallel degree");
   o->accumulate_each = o->accumulate ? !strcmp(o->accumulate, "each") : o->zero >= 2;
   o->gather_once = o->gather && !strcmp(o->gather, "once");
   bad = combine_flight(o);
@@ -387,8 +388,8 @@ static int set(Options *o, Arena *a, int key, const char *v) {
     return usage("--reduce-dtype %s: programs for the CPU add up over ranks in the type that they "
                  "compute in; choose that with --precision", v);
   case OPT_BUNDLE:
-    return usage("--bundle %s: a bundle has the CUDA libraries that a program needs, and one for "
-                 "the CPU needs none: -o FILE is enough", v);
+    return usage("--bundle %s: a bundle holds CUDA libraries, and a program for the CPU needs "
+                 "none: use -o FILE", v);
   case OPT_SAVE_TEMPS: o->save_temps = v; return 0;
   case OPT_TIME: o->time = true; return 0;
   case 'v': o->version = true; return 0;

@@ -50,7 +50,8 @@ static bool read_log(Arena *a, const char *path, Wish w, Curve *train, Curve *va
     }
     dt_json_free(&j);
     if (ok) continue;
-    fprintf(stderr, "dtc plot: %s:%d: this is no record of a log (./train --log FILE writes one)\n",
+    fprintf(stderr, "dtc plot: %s:%d: this is not a record of a log (./train --log FILE writes "
+                    "one)\n",
             path, line);
     return false;
   }

@@ -180,7 +180,7 @@ static void layout_html(const Report *r, const Module *m, FILE *out) {
   row(out, "pipeline stages", "stages", r->stages);
   row(out, "data-parallel ranks", "ranks", r->ranks);
   row(out, "ZeRO stage", "zero", r->zero);
-  row(out, "ranks that share out its pieces", "zero_group", r->owners);
+  row(out, "ranks that hold its pieces", "zero_group", r->owners);
   fprintf(out, "<tr><th>plan proved to be a least one<td id=\"plan_proved\">%s\n",
           m->unproved ? "no" : "yes");
   fputs("</table>\n</section></div>\n", out);
@@ -328,7 +328,7 @@ static void schedule_html(const Report *r, const Module *m, const DtPipe *p, FIL
             100.0 * (double)until / (double)p->length);
   fprintf(out,
           "<div class=\"wide\"><svg id=\"timeline\" viewBox=\"0 0 %d %d\" role=\"img\" "
-          "aria-label=\"what each stage does, over time\">\n",
+          "aria-label=\"the work of each stage over time\">\n",
           LEFT + WIDTH, p->shape.stages * LANE + AXIS);
   axis_svg(p, until, out);
   for (int s = 0; s < p->shape.stages; s++) stage_svg(p, s, until, out);

@@ -187,11 +187,10 @@ static void check_tangents(Source *s, Args *a, const DtCall *c) {
   if (ok) return;
   for (uint32_t p = 0; p < s->loss->param.n; p++)
     if (!along(s, a, p, &state, &o, &want, &got))
-      BUG("the gradient of `%s` that pass differentiate makes is not that of the loss: along a "
-          "direction it "
-          "says %.17g, forward mode %.17g",
+      BUG("the gradient of `%s` from pass differentiate is not that of the loss: along one "
+          "direction it is %.17g, by forward mode %.17g",
           s->loss->param.at[p].name, want, got);
-  BUG("the gradient that pass differentiate makes is not that of the loss");
+  BUG("the gradient from pass differentiate is not that of the loss");
 }
 
 void source_step(Source *s, const DtProgram *p, const DtCall *c) {

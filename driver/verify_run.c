@@ -225,7 +225,8 @@ static bool compare_param(const VerifyRun *v, Compare *c, uint32_t p, const DtWe
     if (ok)
       dt_tensor_read(t, 0, t->count, DT_TYPE_F64, got + s * t->count);
     else
-      fprintf(stderr, "dtc: --verify-run: %s has no gradient of %s; is it of this model?\n",
+      fprintf(stderr, "dtc: --verify-run: %s has no gradient of %s; was it compiled from this "
+                      "model?\n",
               v->program, name);
   }
   for (int64_t i = 0; ok && i < all; i++) {
@@ -271,7 +272,8 @@ static int report(const VerifyRun *v, const DtWeights *w, double loss, double no
   fprintf(out, "gradient norm  %.9g, in float64 %.17g: %.2g of what is allowed%s\n", norm,
           sqrt(squares), n.worst, n.worst <= 1 || left_out ? "" : "  WRONG");
   if (left_out)
-    fprintf(out, "%lld elements hang on a comparison that roundings may turn, and were left out\n",
+    fprintf(out, "%lld elements depend on a comparison that rounding may change, and were left "
+                 "out\n",
             (long long)left_out);
   worst = fmax(worst, fmax(l.worst, left_out ? 0 : n.worst));
   fprintf(out, "forward mode agrees with the gradient in float64: %.2g of what is allowed\n",

@@ -324,7 +324,7 @@ static Id assign_comp(Fb *fb, const Ast *target, const Ast *value, const ArgList
   prepare(st, value, &f);
   if (!solve(st) || !shard_bound(st)) return NONE;
   if (st->dots_bound && !st->dots_known) {
-    err(fr, loc, "nothing says how many dimensions '...' stands for");
+    err(fr, loc, "the number of dimensions that '...' stands for is not known here");
     return NONE;
   }
   if (!frame_add(st, &g, &list, loc) || !check_extents(st, &g)) return NONE;

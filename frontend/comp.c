@@ -127,7 +127,7 @@ static R build_name(St *st, const Ast *e, Frame *f) {
     else unknown_name(&st->env, e, "name");
     break;
   default:
-    err(fr, e->loc, "'%s' is no value; functions and layers are called: %s(...)", b.text, b.text);
+    err(fr, e->loc, "'%s' is not a value; call a function or a layer: %s(...)", b.text, b.text);
     break;
   }
   buf_free(&b);
@@ -589,7 +589,7 @@ static R build_call(St *st, const Ast *e, Frame *f) {
   for (uint32_t i = 0; i < e->arg.n; i++)
     if (e->arg.at[i].name || e->arg.at[i].note) {
       Id loc = e->arg.at[i].name ? e->arg.at[i].name_loc : e->arg.at[i].note->loc;
-      err(fr, loc, "'%s' is no reduction and has no named arguments", x.name);
+      err(fr, loc, "'%s' is not a reduction and takes no named arguments", x.name);
       return r_error();
     }
   if (e->arg.n != scalars[k].n) {

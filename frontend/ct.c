@@ -105,8 +105,8 @@ static Ct iter_binary(Front *fr, BinOp op, Ct a, Ct b, Id loc) {
   else if (one && op == B_MUL) ok = mul_ok(it.i, k, &it.i) && mul_ok(it.mul, k, &it.mul);
   else {
     err(fr, loc,
-        "only c * i + c of a stack's iteration number is known here: a stack is compiled once for "
-        "all of its layers");
+        "a stack's iteration number is allowed here in the form c * i + c only: a stack is "
+        "compiled once for all of its layers");
     return ct_error();
   }
   return ok ? it : overflow(fr, loc);
@@ -189,7 +189,8 @@ bool ct_function(Str name) { return fn_of(name) != NFN; }
 static bool init_ok(Front *fr, CtFn f, double a, double b, Id loc) {
   if (!isfinite(a) || !isfinite(b)) err(fr, loc, "'%s' takes finite numbers", fns[f].name);
   else if (f == FN_NORMAL && a < 0) err(fr, loc, "'normal' has a std of at least 0, not %g", a);
-  else if (f == FN_UNIFORM && a > b) err(fr, loc, "'uniform' goes up from its first number, not from %g to %g", a, b);
+  else if (f == FN_UNIFORM && a > b)
+    err(fr, loc, "'uniform' takes a lower bound and then an upper bound, not %g and %g", a, b);
   else if (f == FN_RESIDUAL && (a < 1 || b < 0))
     err(fr, loc, "'residual' is for 1 layer or more, with a std of at least 0, not %g and %g", a, b);
   else return true;

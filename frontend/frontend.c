@@ -41,7 +41,7 @@ static bool data_shape(Front *fr, const Arg *f, int64_t batch, Shape *s) {
   if (!dim->n || dim->n > MAX_RANK || dim->at[0].value->kind != A_NAME ||
       lookup(&env, dim->at[0].value->name).kind == ENT_CT) {
     err(fr, f->value->loc,
-        "the first dimension of a data argument is the batch, a name of its own such as b");
+        "the first dimension of a data argument is the batch: give it a new name, such as b");
     return false;
   }
   s->extent[0] = batch;
@@ -73,7 +73,7 @@ static bool check_data(Front *fr, const AstStmt *loss) {
   }
   if (!ok)
     err(fr, loss->name_loc,
-        "data of tokens or bytes goes to loss(tokens[b, t]: int, targets[b, t]: int)");
+        "data of tokens or bytes needs loss(tokens[b, t]: int, targets[b, t]: int)");
   return ok;
 }
 

@@ -395,7 +395,7 @@ static const char *said_here(const yypcontext_t *ctx, const Parser *p, Span at) 
     const char *word, *here;
   } known[] = {
       {"def __init__", "a layer has its arguments after its name, layer NAME(n) { ... }, and its "
-                       "body makes what it has: fc = nn.Linear(n, n)"},
+                       "body makes its sublayers: fc = nn.Linear(n, n)"},
       {"def", "a method is NAME(x[b, n]) { ... } in a layer's body, a function "
               "fn NAME(x[b, n]) { ... }"},
       {"class", "a layer is layer NAME(n) { ... }"},
@@ -434,7 +434,7 @@ static int yyreport_syntax_error(const yypcontext_t *ctx, Parser *p, void *scann
   }
   const char *here = said_here(ctx, p, at);
   if (is_reserved(ctx, p, at))
-    buf_printf(&b, "this is a reserved word and no name: ");
+    buf_printf(&b, "this is a reserved word, not a name: ");
   else describe(ctx, &b);
   if (token != YYSYMBOL_T_NL)
     buf_printf(&b, "'%.*s'", (int)(at.end - at.begin), p->text + at.begin);

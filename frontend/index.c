@@ -488,20 +488,20 @@ static void prepare_read(St *st, const Ast *e, Frame *f) {
     failed = value == NONE && !absent;
     if (x.kind == ENT_NONE && e->a->kind == A_NAME && e->a->name == st->name)
       err(fr, e->loc,
-          "'%s' has no value yet: a statement computes all of its elements at once, so none is made "
-          "of another; cumsum(x, axis) adds along an axis, a product with weights that fall off, "
-          "sum(s: where(s <= t, 0.9 ** real(t - s) * x[b, s], 0.0)), is a linear recurrence, and a "
-          "stack hands a tensor from layer to layer",
+          "'%s' has no value yet: a statement computes all of its elements at once, so none can "
+          "depend on another; cumsum(x, axis) adds along an axis, a product with weights that fall "
+          "off, sum(s: where(s <= t, 0.9 ** real(t - s) * x[b, s], 0.0)), is a linear recurrence, "
+          "and a stack passes a tensor from layer to layer",
           e->a->name);
     else if (x.kind == ENT_NONE) unknown_name(&st->env, e->a, "tensor");
     else if (failed && x.kind != ENT_ERROR)
-      err(fr, e->a->loc, "'%s' is no tensor and has no subscripts", name.text);
+      err(fr, e->a->loc, "'%s' is not a tensor and takes no subscripts", name.text);
   } else {
     failed = true;
     if (e->a->kind == A_CALL && resolve(&st->env, e->a->a).kind == ENT_NONE)
       unknown_name(&st->env, e->a->a, "function");
     else if (e->a->kind != A_ERROR)
-      err(fr, e->a->loc, "'%s' is no tensor and has no subscripts", name.text);
+      err(fr, e->a->loc, "'%s' is not a tensor and takes no subscripts", name.text);
   }
   NodeInfo *info = node_info(st, e);
   info->value = value;

@@ -61,7 +61,7 @@ bool check_formals(Front *fr, const ArgList *formal, bool tensors) {
       ok = false;
     } else if (formal_is_tensor(f) && !tensors) {
       err(fr, f->value->loc,
-          "a template's arguments are compile-time values; tensors go to its methods");
+          "a template's arguments are compile-time values; its methods take tensors");
       ok = false;
     } else if (!formal_type_ok(fr, f)) {
       ok = false;
@@ -191,7 +191,7 @@ static bool param_options(Env *env, const AstStmt *s, Param *p) {
     const Arg *a = &s->formal.at[i];
     if (strcmp(a->name, "decay")) {
       err(env->fr, a->name_loc,
-          "a parameter has no option '%s'; `decay = false` keeps weight decay away", a->name);
+          "a parameter has no option '%s'; `decay = false` turns weight decay off", a->name);
       return false;
     }
     if (i) {

@@ -216,7 +216,9 @@ void unknown_name(Env *env, const Ast *e, const char *what) {
     return;
   }
   if (!env->fb && !strcmp(e->name, "training")) {
-    err(env->fr, e->loc, "'training' is known in methods only: all of a layer's fields serve both");
+    err(env->fr, e->loc,
+        "'training' is known in methods only: a layer's fields are the same in training and "
+        "validation");
     return;
   }
   Names names = {0};

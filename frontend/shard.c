@@ -7,7 +7,7 @@ static bool axis_of(Front *fr, const ArgList *shard, uint32_t i, uint32_t *axis)
   const Arg *x = &shard->at[i];
   *axis = named_axis(x->name);
   if (*axis == NAMED_AXES) {
-    err(fr, x->name_loc, "'%s' is no axis that cuts a model: those are tp and cp", x->name);
+    err(fr, x->name_loc, "'%s' is not an axis that cuts a model; expected tp or cp", x->name);
     return false;
   }
   for (uint32_t k = 0; k < i; k++)
@@ -26,7 +26,8 @@ static bool is_none(const Ast *key) { return key->kind == A_NAME && !strcmp(key-
 bool shard_enter(St *st, const ArgList *shard) {
   Front *fr = st->fb->fr;
   if (shard->n && st->fb->fn.intrinsic) {
-    err(fr, shard->at[0].value->loc, "an intrinsic function is cut as a whole: no statement of it alone");
+    err(fr, shard->at[0].value->loc,
+        "'shard' is not allowed in an intrinsic function, which is cut as a whole");
     return false;
   }
   for (uint32_t i = 0; i < shard->n; i++) {
@@ -110,7 +111,8 @@ bool param_shard(Front *fr, const AstStmt *s, Param *p) {
     }
     if (!dimension(fr, s, key, &dim)) return false;
     if (axis == AXIS_CP) {
-      err(fr, s->shard.at[i].name_loc, "parameters are whole on cp, which is for sequences");
+      err(fr, s->shard.at[i].name_loc,
+          "parameters are not cut on cp, which cuts the sequence only");
       return false;
     }
     p->asked[axis] = (int8_t)(dim + 1);

@@ -89,7 +89,7 @@ static bool check_stack(Fb *fb, const Entity *callee, const Inst *inst, const Ac
   if (a->n && a->tensor[0] != NONE && s.type == r->type && s.rank == r->rank &&
       !memcmp(s.extent, r->extent, s.rank * sizeof s.extent[0]))
     return true;
-  err(fr, loc, "a stack hands each result on to the next layer, but %s makes %s of %s",
+  err(fr, loc, "a stack passes each result to the next layer, but %s makes %s of %s",
       callee_name(fr, callee), shape_text(fr, r), a->n ? shape_text(fr, &s) : "nothing");
   return false;
 }
@@ -212,7 +212,7 @@ static bool callee_of(Fb *fb, const Ast *e, Entity *x) {
     }
   }
   if (x->in_stack) {
-    err(fr, e->a->loc, "a layer inside a stack is called by the stack's own layer only");
+    err(fr, e->a->loc, "only the layer that the stack repeats may call a layer inside it");
     return false;
   }
   return check_formals(fr, callee_formals(x), true);
@@ -264,7 +264,7 @@ static Val elementwise(Fb *fb, const Ast *e, Str name) {
   prepare(st, e, &f);
   if (!solve(st)) return v_error();
   if (st->dots_bound && !st->dots_known) {
-    err(fr, e->loc, "nothing says how many dimensions '...' stands for");
+    err(fr, e->loc, "the number of dimensions that '...' stands for is not known here");
     return v_error();
   }
   Target t = {.value = NONE, .name = name, .name_loc = e->loc, .shape = st->whole_shape};

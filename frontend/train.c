@@ -404,7 +404,7 @@ uint32_t train_metrics(Front *fr, Metric *out, uint32_t max) {
     for (uint32_t k = 0; k < n; k++)
       if (out[k].name == s->name) err(fr, s->name_loc, "metric '%s' is defined twice", s->name);
     if (is_log_field(s->name))
-      err(fr, s->name_loc, "the log has a field '%s' of its own; name the metric otherwise",
+      err(fr, s->name_loc, "'%s' is a field of the log; give the metric another name",
           s->name);
     if (n == max) err(fr, s->name_loc, "there are at most %u metrics", max);
     else out[n++] = (Metric){s->name, s->name_loc, s->value};
@@ -429,7 +429,7 @@ static bool finish(Front *fr, Block *b) {
   t->val = b->val.kind;
   t->val_path = b->val.path;
   if ((t->data == DATA_TOKENS || t->data == DATA_BYTES) && !t->length) {
-    err(fr, b->data.loc, "how long is a sample? write length = T after the file");
+    err(fr, b->data.loc, "the length of a sample is missing: write length = T after the file");
     ok = false;
   }
   if (t->val != DATA_NONE && t->val != t->data) {

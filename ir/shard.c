@@ -66,8 +66,8 @@ bool shard_value_ok(const Module *m, const Value *v, Buf *why) {
                     v->rank);
     if (!shard_deals(v->extent[s.dim], s.block, m->axis.at[i].size))
       return refuse(why,
-                    "axis %s: blocks of %lld do not deal out dimension %u of `%s`, %lld, to %lld "
-                    "ranks",
+                    "axis %s: blocks of %lld do not distribute dimension %u of `%s`, %lld, over "
+                    "%lld ranks",
                     axis, (long long)s.block, s.dim, v->name, (long long)v->extent[s.dim],
                     (long long)m->axis.at[i].size);
     for (uint32_t j = 0; j < i; j++)
@@ -302,7 +302,7 @@ static bool reads_fit(const ShardAsk *q, Assign a, Buf *why) {
 static bool result_bound(const ShardAsk *q, Assign a, Shard *out, Buf *why) {
   const char *name = q->s->index[a.index].name;
   Red red = q->s->red;
-  if (red == RED_ARGMAX) return refuse(why, "`%s` is assigned, and argmax goes over it", name);
+  if (red == RED_ARGMAX) return refuse(why, "`%s` is assigned, and argmax reduces over it", name);
   if (q->s->acc && red != RED_SUM && red != RED_MEAN)
     return refuse(why, "`%s` is assigned, and its %s is added up", name, red_name[red]);
   *out = shard_partial(red == RED_MEAN ? RED_SUM : red);
@@ -314,7 +314,7 @@ static bool result_index(const ShardAsk *q, Assign a, Shard *out, Buf *why) {
   if (a.index >= s->nindex) return refuse(why, "index %u of %u is assigned", a.index, s->nindex);
   const Index *i = &s->index[a.index];
   if (!shard_deals(i->extent, a.block, ranks_of(q)))
-    return refuse(why, "blocks of %lld do not deal out `%s`, %lld, to %lld ranks",
+    return refuse(why, "blocks of %lld do not distribute `%s`, %lld, over %lld ranks",
                   (long long)a.block, i->name, (long long)i->extent,
                   (long long)ranks_of(q));
   if (a.index >= s->nfree) return result_bound(q, a, out, why);
@@ -333,7 +333,7 @@ static bool result_write(const ShardAsk *q, Assign a, Shard *out, Buf *why) {
   if (a.index >= v->rank || is_index(q->m, q->s->sub[a.index]))
     return refuse(why, "a guarded write is along a subscript that is no index");
   if (!shard_deals(v->extent[a.index], a.block, ranks_of(q)))
-    return refuse(why, "blocks of %lld do not deal out dimension %u of `%s`", (long long)a.block,
+    return refuse(why, "blocks of %lld do not distribute dimension %u of `%s`", (long long)a.block,
                   a.index, v->name);
   *out = shard_split(a.index, a.block);
   return true;

@@ -310,7 +310,7 @@ static bool leads(const Value *v, int64_t lead, const Value *t) {
 
 static bool coll_ok(Verifier *v, const Value *to, const Value *from) {
   const Stmt *s = v->s;
-  if (!v->m->spmd) return fail(v, "a collective in a program of the whole");
+  if (!v->m->spmd) return fail(v, "a collective in a program of the global form");
   if (s->axis >= v->m->axis.n || (int)s->coll >= NCOLL) return fail(v, "no such collective");
   if (coll_reduces(s->coll) && s->red != RED_SUM && s->red != RED_MAX && s->red != RED_MIN)
     return fail(v, "no such reduction");
@@ -616,10 +616,12 @@ static bool chunks_ok(Verifier *v) {
   for (uint32_t i = 0; i < m->chunk.n; i++) {
     const Chunk *c = &m->chunk.at[i];
     for (int k = 0; k < NCHUNK_PART; k++)
-      if (c->fn[k] != NONE && c->fn[k] >= m->fn.n) return fail(v, "chunk %u: `%s` is no function", i, chunk_part_name[k]);
+      if (c->fn[k] != NONE && c->fn[k] >= m->fn.n)
+        return fail(v, "chunk %u: `%s` is not a function", i, chunk_part_name[k]);
     for (uint32_t k = 0; k < c->piece.n; k++) {
       const Piece *q = &c->piece.at[k];
-      if (q->param >= m->param.n) return fail(v, "chunk %u holds what is no parameter", i);
+      if (q->param >= m->param.n)
+        return fail(v, "chunk %u holds a value that is not a parameter", i);
       const Param *p = &m->param.at[q->param];
       int64_t n = p->nstack ? p->extent[0] : 1;
       if (q->first < 0 || q->count < 1 || q->count > n || q->first > n - q->count)
@@ -685,7 +687,7 @@ bool ir_verify(const Module *m, Buf *why) {
   for (int e = 0; e < NENTRY; e++) {
     if (m->entry[e] == NONE) continue;
     v.f = NULL;
-    if (m->entry[e] >= m->fn.n) return fail(&v, "entry `%s` is no function", entry_name[e]);
+    if (m->entry[e] >= m->fn.n) return fail(&v, "entry `%s` is not a function", entry_name[e]);
     if (!entry_verify(m, (Entry)e, why)) return false;
   }
   if (!chunks_ok(&v) || !chunks_verify(m, why)) return false;

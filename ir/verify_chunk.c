@@ -77,9 +77,9 @@ static bool messages_fit(Check *c, const End *from, const End *to) {
     const Value *a = from->f ? nth(from->f, true, MEANS_SENT, n) : NULL;
     const Value *b = to->f ? nth(to->f, false, MEANS_RECEIVED, n) : NULL;
     if (!a && !b) return true;
-    const char *what = !a || !b          ? "a message without its other end"
+    const char *what = !a || !b          ? "a message without a matching send or receive"
                        : !alike(a, b)    ? "a message of two shapes"
-                       : a->of != b->of  ? "two ranks differ in what comes next"
+                       : a->of != b->of  ? "two ranks differ in their next operation"
                                          : NULL;
     if (!what) continue;
     buf_printf(c->why, "%s: ", what);
@@ -122,7 +122,7 @@ static bool slots_fit(Check *c, uint32_t chunk, ChunkPart part) {
     if (part == CHUNK_WEIGHTS && kept_by(fn_of(c->m, chunk, CHUNK_BACKWARD), v)) continue;
     buf_printf(c->why, "chunk %u: `%s` reads ", chunk, f->name);
     put_value(c, v);
-    buf_printf(c->why, ", which nothing has kept");
+    buf_printf(c->why, ", which no earlier function has kept");
     put_place(c, place_of(c->m, f, v));
     return false;
   }

@@ -82,8 +82,8 @@ static bool comp_ok(Check *c) {
   if (!ok || !assigns_nest(c)) return false;
   Shard to = c->type[c->axis][s->lhs];
   if (s->acc ? shard_added(a, made, to) : shard_same(made, to)) return true;
-  return fail_types(c, s->acc ? "what is added to" : "the right side of", value_at(c, s->lhs)->name,
-                    made, to);
+  return fail_types(c, s->acc ? "the term added to" : "the right side of",
+                    value_at(c, s->lhs)->name, made, to);
 }
 
 // ---- conversions and calls
@@ -106,8 +106,8 @@ static bool convert_ok(Check *c) {
   }
   if (changed == 1) return true;
   return fail(c, false, changed ? "a conversion changes one axis, this one %u"
-                                : "the conversion changes nothing: what was reduced or gathered is "
-                                  "so again (%u axes)", changed);
+                                : "the conversion changes nothing: the value is reduced or "
+                                  "gathered already (%u axes)", changed);
 }
 
 // The callee's layout seen by the caller, where a stack's extent comes first.

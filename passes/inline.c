@@ -111,8 +111,8 @@ static bool check_sizes(Module *m, const Id *order, uint32_t n) {
     size[order[i]] = flat_size(m, order[i], size);
     if (size[order[i]] <= MAX_FLAT) continue;
     diag_error(m->src, f->loc,
-               "'%s' comes to %lld statements once the functions that it calls are written out in "
-               "it, and dtc takes at most %d; call them fewer times, or make equal layers a stack",
+               "'%s' has %lld statements when its calls are inlined, and the limit is %d; call "
+               "functions fewer times, or make equal layers a stack",
                f->name, (long long)size[order[i]], MAX_FLAT);
     return false;
   }

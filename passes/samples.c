@@ -109,7 +109,7 @@ static void find_local(Find *q, SampleIndex i) {
 static void find_merge(Find *q, Id sub, int64_t inner, bool other) {
   SampleIndex i = member(q->b, q->s, sub, inner), *own = &q->found.own;
   if (i.index < 0)
-    couple_here(q, "a sample is read by something other than its own index");
+    couple_here(q, "a sample is read by a subscript that is not its index");
   else if (q->s->index[i.index].local) find_local(q, i);
   else if (own->index < 0 && !other) *own = i;
   else if (own->index != i.index || own->inner != i.inner || other)
@@ -204,7 +204,7 @@ static void retype_read(const Module *m, Id read, void *ctx) {
     int64_t right = right_of(m, q->s, sub, r->i.index);
     if (t->params || t->kind != SAMPLE_NONE || !right) {
       q->read = read;
-      couple_here(q, "the number of a sample chooses what is read");
+      couple_here(q, "a read depends on the number of a sample");
       return;
     }
     t->kind = SAMPLE_SPLIT;
@@ -240,8 +240,8 @@ static bool set_type(Samples *b, const Stmt *s, SampleType *t, SampleType n, boo
   if (t->kind != SAMPLE_NONE &&
       (t->kind != n.kind || (n.kind == SAMPLE_SPLIT && (t->dim != n.dim || t->inner != n.inner))))
     return samples_couple(b, s->loc,
-                          "at one place a value runs over them in one dimension, at another in "
-                          "another dimension or not at all");
+                          "a value has the samples in one dimension at one place, and in another "
+                          "dimension, or none, at another");
   *changed |= n.kind != t->kind || more;
   *t = n;
   return true;
@@ -358,7 +358,7 @@ bool samples_of_callee(Samples *b, const Fn *f, const Stmt *s, SampleType *type,
       while (c->result[r].mode != RES_CARRY) r++;
       if (!set_type(b, s, &formal[i], in[g->result.at[r++]], &more)) return false;
       if (formal[i].kind == SAMPLE_PART)
-        return samples_couple(b, s->loc, "a sum over all of them is handed on by a stack");
+        return samples_couple(b, s->loc, "a stack passes on a sum over all of them");
     }
   }
   return true;
@@ -374,7 +374,7 @@ static bool call_type(Samples *b, const Fn *f, const Stmt *s, SampleType *type, 
     if (c->arg[i].value == NONE || t.kind != SAMPLE_SPLIT) continue;
     SampleType *a = &type[c->arg[i].value];
     if (a->kind == SAMPLE_SPLIT) continue;
-    if (a->params) return samples_couple(b, s->loc, "the number of a sample chooses what is read");
+    if (a->params) return samples_couple(b, s->loc, "a read depends on the number of a sample");
     if (c->arg[i].mode == ACT_SLICE) t.dim++;
     t.params = a->params;
     if (!set_type(b, s, a, t, changed)) return false;

@@ -175,11 +175,12 @@ static bool heads_suffice(const Sharder *z, const Level *l) {
   for (uint32_t d = 0; d < q->rank; d++)
     if (intrinsic_is_heads(&z->m->fn.at[whole->fn], d)) heads *= q->extent[d];
   diag_error(z->m->src, 0,
-             "--cp-attention alltoall: %lld heads cannot be dealt out evenly over %lld ranks of %s",
+             "--cp-attention alltoall: %lld heads cannot be divided evenly over %lld ranks of %s",
              (long long)heads, (long long)ranks, z->context ? "--cp" : "--tp and --cp");
   if (q->extent[3] > 1)
     diag_note(z->m->src, 0,
-              "they come in %lld groups of %lld, and one of these numbers must divide", (long long)q->extent[2], (long long)q->extent[3]);
+              "there are %lld groups of %lld heads, and one of these numbers must divide evenly",
+              (long long)q->extent[2], (long long)q->extent[3]);
   return false;
 }
 
@@ -227,9 +228,9 @@ static void refuse(const Sharder *z, const Axis *x) {
              z->context ? "no sequence of this model" : "nothing of this model", n);
   diag_note(z->m->src, 0, "%s",
             z->context
-                ? "a sequence is the second dimension of data of ints, or what attention goes over"
-                : "products of matrices are cut, and it has none of an extent of 2 or more beside "
-                  "samples and positions");
+                ? "a sequence is the second dimension of int data, or the positions of an attention"
+                : "matrix products are cut, and this model has none with an extent of 2 or more "
+                  "beside samples and positions");
 }
 
 // Plans an entry on one axis. Where the searches were too short to find a plan they are made again
@@ -377,11 +378,11 @@ static Str degrees(const Module *m) {
 
 static void warn_unproved(const Module *m, Str degrees) {
   diag(m->src, DIAG_WARNING, 0,
-       "%s: the plan for these ranks was not proved to be a least one: there are too many to try "
-       "them all",
+       "%s: the plan for these ranks was not proved to be the least: there are too many plans to "
+       "try all",
        degrees);
   diag_note(m->src, 0,
-            "results do not depend on it; ranks may exchange more than they need to");
+            "results do not depend on it, but ranks may exchange more than needed");
 }
 
 bool pass_shard(Module *m) {

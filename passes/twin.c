@@ -39,8 +39,8 @@ static bool mark_comp(Twin *t, Stmt *s, const Stmt *o, uint32_t rank) {
   if (!same_expr(t, s->body, o->body)) return false;
   if (t->size_used && !before)
     diag_error(t->m->src, s->loc,
-               "the number of samples in the batch is no constant: it is cut into microbatches and "
-               "over ranks; `mean(b: ...)` divides by it");
+               "the number of samples in the batch is not a constant: the batch is cut into "
+               "microbatches and over ranks; `mean(b: ...)` divides by it");
   for (uint32_t k = 0; k < s->nindex; k++)
     s->index[k].batch = s->index[k].extent != o->index[k].extent;
   return true;

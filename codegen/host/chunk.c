@@ -151,7 +151,7 @@ static void check_messages(const Host *h) {
     for (int p = CHUNK_EVAL; p < NCHUNK_PART; p++)
       if (m->chunk.at[k].fn[p] != NONE)
         same &= sent_bytes(m, k, (ChunkPart)p) == received_bytes(h, k + 1, (ChunkPart)p);
-    if (!same) BUG("chunks %u and %u differ in what they exchange", k, k + 1);
+    if (!same) BUG("chunks %u and %u exchange different messages", k, k + 1);
   }
 }
 

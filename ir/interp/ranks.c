@@ -261,7 +261,7 @@ static void check_stuck(World *w) {
   for (int64_t k = 0, n = coll_size(waits->m, waits->s); k < n; k++)
     if (group[k]->state == ENDED || !same_group(group[k]->s, waits->s)) other = group[k];
   free(group);
-  fail(w, waits, other ? other : waits, "nobody goes on");
+  fail(w, waits, other ? other : waits, "no rank can continue");
 }
 
 static bool alike(const Rank *a, const Rank *b) {

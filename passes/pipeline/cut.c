@@ -619,8 +619,8 @@ bool cut_eval(Module *m, Id eval, const char *verb, const Cut *like, const uint6
     while (!cut && at < c->nchunk && !(e.allowed >> at & 1)) at++;
     if (at >= c->nchunk) {
       diag_error(m->src, x.stmt[i].loc,
-                 "a pipeline cannot %s this model: a statement reads parameters that no "
-                 "stage has together", verb);
+                 "a pipeline cannot %s this model: a statement reads several parameters, and no "
+                 "stage has them all", verb);
       return false;
     }
     t->chunk = at;

@@ -221,7 +221,7 @@ static bool is_result_here(const Fn *g, Id v) {
 // One more result: the value, or a copy of it where it is an argument or a result already.
 static void add_result(Emit *e, Id v, Meaning way) {
   Id here = e->map[v];
-  if (here == NONE) BUG("%s is nowhere", cut_fn(e->c)->value.at[v].name);
+  if (here == NONE) BUG("%s is in no stage", cut_fn(e->c)->value.at[v].name);
   Fn *g = &e->m->fn.at[e->fn];
   if (g->value.at[here].role != ROLE_LOCAL || is_result_here(g, here)) {
     Id copy = add(e, v, way, ROLE_LOCAL);

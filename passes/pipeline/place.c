@@ -78,8 +78,8 @@ static void set_use(Id v, void *ctx) {
 // Only where a later pass has mixed the adjoints of several layers.
 static bool crossed(const Cut *c, const Stmt *s) {
   diag_error(c->m->src, s->loc,
-             "a pipeline cannot be cut here: the backward pass of a later stage needs what an "
-             "earlier one makes of it");
+             "a pipeline cannot be cut here: the backward pass of a later stage needs a value that "
+             "an earlier stage computes in its backward pass");
   return false;
 }
 

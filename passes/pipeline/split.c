@@ -360,8 +360,8 @@ static bool check_split(Cut *c) {
     stmt_writes(c->m, s, test_grad, &x);
     if (!x.any) continue;
     diag_error(c->m->src, s->loc,
-               "schedule zb cannot part this into the gradient of its input and those of its "
-               "parameters; 1f1b does not need to");
+               "schedule zb cannot split this into the gradient of its input and the gradients of "
+               "its parameters; use --schedule 1f1b");
     return false;
   }
   return true;

@@ -76,7 +76,7 @@ static const char *index_refused(Sharder *z, const Level *l, const Item *it, uin
   Buf why = {0};
   Shard made;
   if (extent < 2) return "it has one position";
-  if (z->class.batch[class]) return "it runs over samples, which data-parallel ranks share out";
+  if (z->class.batch[class]) return "it runs over samples, which data-parallel ranks divide";
   if (!shard_allowed(z, class, extent))
     return z->context ? "it runs over no sequence"
                       : "it runs over the sequence, which is on tp with --sequence-parallel only";
@@ -111,7 +111,7 @@ static bool report_impossible(Sharder *z, const Level *l) {
     int asked = shard_asked(z, l->body.at[it->body].fn, it->stmt);
     if (asked == ASKED_NOTHING) continue;
     const char *why = asked >= 0 ? index_refused(z, l, it, (uint32_t)asked) : NULL;
-    report_stmt(z, l, it, why ? why : "what it reads or makes cannot lie so");
+    report_stmt(z, l, it, why ? why : "its operands or its result cannot have that layout");
     return true;
   }
   for (uint32_t i = 0; i < l->cluster.n; i++)
@@ -133,7 +133,7 @@ bool asked_possible(const Sharder *z) {
   return true;
 }
 
-static const char together[] = "no plan of what is around it goes with that";
+static const char together[] = "no plan of the statements around it allows that";
 
 // Reports the first statement without whose annotation there is a plan, or the first of all.
 static bool report_stmts(Sharder *z, Level *l, Level *in, bool any) {

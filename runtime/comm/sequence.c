@@ -33,7 +33,7 @@ static bool fail(DtStuck *s, const char *what, int a, int64_t at, int b, int64_t
 static bool meet(Run *x, int r, const DtTurn *send, int64_t receive, DtStuck *s) {
   const DtTurn *other = &x->turn[send->peer][receive];
   if (other->hash != send->hash)
-    return fail(s, "two ranks differ in what comes next", r, x->at[r], send->peer, receive);
+    return fail(s, "two ranks differ in their next operation", r, x->at[r], send->peer, receive);
   x->came[send->peer][other->receive] = true;
   x->next[send->peer * x->ranks + r]++;
   return true;
@@ -59,7 +59,7 @@ static bool together(Run *x, bool *moved, DtStuck *s) {
     if (!head(x, r) || head(x, r)->kind != DT_TURN_ALL) return true;
   for (int r = 1; r < x->ranks; r++)
     if (head(x, r)->hash != head(x, 0)->hash)
-      return fail(s, "two ranks differ in what comes next", 0, x->at[0], r, x->at[r]);
+      return fail(s, "two ranks differ in their next operation", 0, x->at[0], r, x->at[r]);
   for (int r = 0; r < x->ranks; r++) x->at[r]++;
   *moved = true;
   return true;
@@ -78,7 +78,7 @@ static bool explain_left(Run *x, DtStuck *s) {
   for (int r = 0; r < x->ranks; r++)
     for (int k = 0; k < x->ranks; k++) {
       int64_t left = open_receive(x, r, k);
-      if (left >= 0) return fail(s, "a message without its other end", r, left, k, -1);
+      if (left >= 0) return fail(s, "a message without a matching send or receive", r, left, k, -1);
     }
   return true;
 }
@@ -90,7 +90,7 @@ static bool explain(Run *x, DtStuck *s) {
   if (r == x->ranks) return explain_left(x, s);
   for (int steps = 0; steps <= x->ranks; steps++) { // from anywhere this ends on the circle
     int to = awaited(x, r);
-    if (!head(x, to)) return fail(s, "an operation without its other end", r, x->at[r], to, -1);
+    if (!head(x, to)) return fail(s, "an operation without a match", r, x->at[r], to, -1);
     r = to;
   }
   int to = awaited(x, r);

@@ -22,7 +22,7 @@ typedef struct DtTurn {
 
 // Two ranks that cannot go on, and in what: turn `at` of rank `who`, or that it has finished (-1).
 typedef struct DtStuck {
-  const char *what; // "two ranks differ in what comes next"
+  const char *what; // "two ranks differ in their next operation"
   int who[2];
   int64_t at[2];
 } DtStuck;

@@ -188,7 +188,7 @@ static bool advance(Check *x, int s, bool *moved) {
       const DtPipeOp *recv = waiting_receive(x, op->peer, s, &posted);
       if (!recv || !posted) return true;
       if (!same_message(op, recv))
-        return fail_two(x, s, op, op->peer, recv, "two ranks differ in what comes next");
+        return fail_two(x, s, op, op->peer, recv, "two ranks differ in their next operation");
       if (!exchange(x, s, op, recv)) return false;
       x->matched[side(x, op->peer, s)][op->peer]++;
     }
@@ -219,7 +219,7 @@ static bool explain_left(Check *x) {
       bool posted;
       int peer = k ? (s + x->P - 1) % x->P : (s + 1) % x->P;
       const DtPipeOp *op = waiting_receive(x, s, peer, &posted);
-      if (op) return fail_two(x, s, op, peer, NULL, "a message without its other end");
+      if (op) return fail_two(x, s, op, peer, NULL, "a message without a matching send or receive");
     }
   return true;
 }
@@ -232,7 +232,7 @@ static bool explain(Check *x) {
   for (int steps = 0; steps <= x->P; steps++) { // once around from anywhere ends on the circle
     const DtPipeOp *op = stuck_in(x, s);
     if (!head(x, op->peer))
-      return fail_two(x, s, op, op->peer, NULL, "a message without its other end");
+      return fail_two(x, s, op, op->peer, NULL, "a message without a matching send or receive");
     s = op->peer;
   }
   const DtPipeOp *op = stuck_in(x, s);

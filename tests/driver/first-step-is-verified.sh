@@ -5,7 +5,7 @@ E=$SRC/examples
 verify() { "$DTC" "$@" --verify-run >out.txt 2>err.txt; }
 
 verify "$E/mlp.dt" -D inputs=12 -D hidden=9 -D batch=8 -D microbatch=3 --dp 2 || fail "$(cat out.txt err.txt)"
-says "x.npy is not there; the data are random" err.txt
+says "x.npy does not exist, so random data are used" err.txt
 says "^right: the largest error is 0\.[0-9]+ of what roundings in fp32 explain" out.txt
 verify "$E/gpt2.dt" "${SMALL_GPT2[@]}" --tp 2 --dp 2 --zero 3 || fail "$(cat out.txt err.txt)"
 says "^blocks.\*.mlp.fc.weight +8192 " out.txt

@@ -33,12 +33,12 @@ try my_mlp.dt
 try my_gpt2.dt "${SMALL_GPT2[@]}" -D vocab=256
 # What is refused.
 expect 1 "$DTC" new tiny-gpt
-says 'is there already' err.txt
+says 'exists already' err.txt
 expect 2 "$DTC" new
 expect 2 "$DTC" new x --from gpt3
 says 'the examples are' err.txt
 expect 2 "$DTC" new '3d'
-says 'gives a model no name' err.txt
+says 'is not a name for a model' err.txt
 expect 2 "$DTC" new 'a$b'
 expect 1 "$DTC" new missing/folder/m
 says 'No such file' err.txt

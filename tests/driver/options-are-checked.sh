@@ -51,7 +51,7 @@ says "expected 1 or 2" err.txt
 expect 2 "$DTC" x.dt --in-flight 2
 says "is for --tp or --cp of 2 or more" err.txt
 expect 2 "$DTC" x.dt --tp 2 --pp 2 --in-flight 2
-says "does not go with --pp" err.txt
+says "cannot be combined with --pp" err.txt
 expect 2 "$DTC" x.dt --tp 2 --zero 2 --in-flight 2
 says "needs --accumulate once, which is not the default" err.txt
 expect 2 "$DTC" x.dt --tp 2 --zero 3 --accumulate once --in-flight 2
@@ -61,21 +61,21 @@ says "interpret runs one microbatch after the other" err.txt
 expect 2 "$DTC" x.dt --interpret=model
 says "expected ranks or source" err.txt
 expect 2 "$DTC" x.dt --interpret=source --tp 2
-says "is the model on one rank" err.txt
+says "runs the model on one rank" err.txt
 expect 2 "$DTC" x.dt --data train.bin
 says "is for --interpret and --verify-run" err.txt
 expect 2 "$DTC" x.dt --verify-run --emit c
 says "ask for different things" err.txt
 expect 2 "$DTC" x.dt --zero-group 0
 expect 2 "$DTC" x.dt --dp 4
-says "a launch finds" err.txt
+says "a launch computes" err.txt
 expect 2 "$DTC" x.dt --report --dp 4 --zero-group 3
 says "does not divide" err.txt
 expect 2 "$DTC" x.dt --target cuda
 expect 2 "$DTC" x.dt --reduce-dtype bf16
 says "CPU add up over ranks in the type that they compute in" err.txt
 expect 2 "$DTC" x.dt --bundle folder
-says "bundle has the CUDA libraries .* one for the CPU needs none" err.txt
+says "bundle holds CUDA libraries, and a program for the CPU needs none" err.txt
 expect 2 "$DTC" x.dt --emit nothing
 expect 2 "$DTC" x.dt -D novalue
 expect 2 "$DTC" a.dt b.dt
@@ -116,7 +116,7 @@ says "no-such-processor" err.txt
 printf 'use nn\nmodel M(n = 3) {\n  fc = nn.Linear(n, 1)\n  loss(x[b, n], y[b, m=1]) {\n    return nn.mse(fc(x), y)\n  }\n}\n' | sed 's/, m=1/, 1/' >plain.dt
 expect 0 "$DTC" plain.dt --check
 expect 1 "$DTC" plain.dt -o train
-says "names no data" err.txt
+says "has no data" err.txt
 expect 3 "$DTC" "$SRC/examples/mlp.dt" -o missing/folder/train
 says "cannot write missing/folder/train: No such file" err.txt
 # A setting has two names; the last -D of either counts.

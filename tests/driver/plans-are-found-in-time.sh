@@ -3,7 +3,7 @@
 # one is said, by a warning and in reports; of a plan that is, nothing is.
 . "$(dirname "$0")/../support/lib.sh"
 model=$SRC/tests/driver/models/nested-attention.dt
-said="the plan for these ranks was not proved to be a least one"
+said="the plan for these ranks was not proved to be the least"
 (ulimit -t 60 && "$DTC" "$model" --cp 2 --report json >report.json 2>err.txt) || fail "no plan for --cp 2"
 says '"plan_proved":false' report.json
 says "warning: --cp 2: $said" err.txt

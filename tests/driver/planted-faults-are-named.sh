@@ -80,7 +80,7 @@ for i, line in enumerate(text):
       planted("a conversion dropped", text[:i] + after + text[end:], "function `", "axis", PLACE)
       twice = "  %s.twice%s = convert %s%s" % (to, type_, to, place)
       planted("a conversion doubled", text[:i + 1] + [twice] + rename(text[i + 1:end], to, to + ".twice") + text[end:],
-              "the conversion changes nothing: what was reduced or gathered is so again", re.escape(to + ".twice"), PLACE)
+              "the conversion changes nothing: the value is reduced or gathered already", re.escape(to + ".twice"), PLACE)
       if "@cp split" in type_ and "@tp" not in type_:
         other = line.replace("@cp", "@tp")
         planted("over the other axis", text[:i] + [other] + text[i + 1:], "function `", "axis (tp|cp)|one axis", PLACE)
@@ -143,7 +143,7 @@ for i, line in enumerate(text):
     planted("a receive of another shape", text[:i] + [other] + text[i + 1:], re.escape(name), r"chunk\d\.\w+|Block")
     extra = ["    $in.extra: f32[3] received 99,", line]
     planted("a receive without a send", text[:i] + extra + text[i + 1:], r"rank \d \(stage \d\) sends .* rank \d \(stage \d\) receives",
-            "two ranks differ|without its other end|two shapes", "model.dt")
+            "two ranks differ|without a matching send or receive|two shapes", "model.dt")
   m = re.match(r"(.*-> \(.*)(\$out\." + W + r": \w+\[[^]]*\][^,)]*)(.*\{)$", line)
   if m:
     start, end = body(text, i)

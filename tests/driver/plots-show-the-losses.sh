@@ -42,7 +42,7 @@ expect 1 "$DTC" plot --key speed a.jsonl
 says "no record has a number 'speed'" err.txt
 echo 'not JSON' >bad.jsonl
 expect 1 "$DTC" plot bad.jsonl
-says 'bad.jsonl:1: this is no record' err.txt
+says 'bad.jsonl:1: this is not a record' err.txt
 expect 1 "$DTC" plot missing.jsonl
 expect 2 "$DTC" plot
 expect 2 "$DTC" plot a.jsonl --width x

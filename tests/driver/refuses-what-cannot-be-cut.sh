@@ -11,11 +11,11 @@ says "a sequence of 1 does not divide over 2 ranks of --tp$" err.txt
 # Heads that are exchanged for the sequence must divide over the ranks.
 exchange=(--cp-attention alltoall -D layers=2)
 expect 1 "$DTC" "$SRC/examples/gpt2.dt" --cp 2 "${exchange[@]}" -D heads=3 -D dim=12
-says "alltoall: 3 heads cannot be dealt out evenly over 2 ranks of --cp" err.txt
+says "alltoall: 3 heads cannot be divided evenly over 2 ranks of --cp" err.txt
 expect 1 "$DTC" "$SRC/examples/gpt2.dt" --tp 2 --cp 4 "${exchange[@]}" -D heads=4 -D dim=16
-says "alltoall: 4 heads cannot be dealt out evenly over 8 ranks of --tp and --cp" err.txt
+says "alltoall: 4 heads cannot be divided evenly over 8 ranks of --tp and --cp" err.txt
 expect 1 "$DTC" "$SRC/examples/llama.dt" --cp 8 "${exchange[@]}" -D heads=8 -D kv_heads=2 -D dim=32
-says "they come in 2 groups of 4, and one of these numbers must divide" err.txt
+says "there are 2 groups of 4 heads, and one of these numbers must divide evenly" err.txt
 # Keys go round in equal shares; what is gathered need not divide, but is not balanced.
 expect 1 "$DTC" "$SRC/examples/gpt2.dt" --cp 3 --cp-attention ring -D layers=2 -D length=16
 says "ring: a sequence of 16 does not divide over 3 ranks" err.txt

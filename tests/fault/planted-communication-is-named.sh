@@ -68,5 +68,5 @@ WAIT='dt_wait(dt_recv(dt_group(1u << DT_AXIS_PP), 1, DT_TYPE_I32, call->frame, 1
 planted 70 "s/^static void chunk0_forward\\(const DtCall \\*call\\) \\{/& $WAIT/" "ranks wait for one another in a circle" \
   "rank 0, the wait for recv of nothing \(4 bytes from rank 4 over pp" "rank 4, the wait for recv of activations" "model.dt:1(,|;|$)"
 SEND='dt_wait(dt_send(dt_group(1u << DT_AXIS_PP), 1, DT_TYPE_I32, call->frame, 1, (DtNote){"nothing", -1, "model.dt:2"}));'
-planted 70 "s/^static void chunk0_forward\\(const DtCall \\*call\\) \\{/& $SEND/" "two ranks differ in what comes next" \
+planted 70 "s/^static void chunk0_forward\\(const DtCall \\*call\\) \\{/& $SEND/" "two ranks differ in their next operation" \
   "rank 0, send of nothing \(4 bytes to rank 4 over pp.*model.dt:2" "rank 4, recv of activations"

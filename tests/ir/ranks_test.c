@@ -102,7 +102,7 @@ int main(void) {
       "waits in `t = all_reduce max tp x` of `f`");
   bad += fails("collectives are swapped so that four ranks wait in a ring", two,
                "  t: real[2, 3] = all_reduce sum cp x\n  y = all_reduce sum tp t\n",
-               1 << 1 | 1 << 2, "nobody goes on");
+               1 << 1 | 1 << 2, "no rank can continue");
   bad += fails("a rank's array is of another size", "  y = all_reduce sum tp x\n",
                "  s: real[3]\n  s[i<3] = x[0, i]\n  t: real[3] = all_reduce sum tp s\n  y[i<2, "
                "j<3] = t[j]\n",

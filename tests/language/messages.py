@@ -27,13 +27,13 @@ NO_MESSAGE = {
 # before a pipeline is cut or their backward pass parted, and where it could be validated but not sampled from. No model is known that leads there.
 LAST_RESORTS = {
     "'%s' cannot be computed whole on each of %lld ranks of %s: %s",
-    "what it reads or makes cannot lie so",
-    "no plan of what is around it goes with that",
+    "its operands or its result cannot have that layout",
+    "no plan of the statements around it allows that",
     "parameter '%s' cannot be whole on %lld ranks of %s: %s",
     "dimension %d of parameter '%s' cannot be cut over %lld ranks of %s: %s",
     "sample from",
-    "schedule zb cannot part this into the gradient of its input and those of its parameters; 1f1b does not need to",
-    "a pipeline cannot be cut here: the backward pass of a later stage needs what an earlier one makes of it",
+    "schedule zb cannot split this into the gradient of its input and the gradients of its parameters; use --schedule 1f1b",
+    "a pipeline cannot be cut here: the backward pass of a later stage needs a value that an earlier stage computes in its backward pass",
 }
 TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)+\'|[A-Za-z_]\w*|\s+|.', re.S)
 ESCAPE = {"n": "\n", "t": "\t", "0": "\0", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}

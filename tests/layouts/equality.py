@@ -70,14 +70,14 @@ REFUSALS = [
     (
         "attention",
         r"--cp-attention (ring|alltoall): (a sequence of \d+ does not divide over \d+ ranks"
-        r"|\d+ heads cannot be dealt out evenly over \d+ ranks|this model has no attention)",
+        r"|\d+ heads cannot be divided evenly over \d+ ranks|this model has no attention)",
     ),
     ("sequence", r"--sequence-parallel: a sequence of \d+ does not divide over \d+ ranks"),
     ("stages", r"a pipeline of \d+ chunks needs as many statements or layers, \w+ has \d+"),
     ("chunks", r"--pp \d+ --schedule \S+: a pipeline has at most \d+ chunks in all"),
     (
         "split backward",
-        r"schedule zb cannot part this into the gradient of its input and those of its parameters",
+        r"schedule zb cannot split this into the gradient of its input and the gradients of its parameters",
     ),
     ("shared layers", r"a pipeline cannot hold `.*` on stages that use different layers of it"),
 ]

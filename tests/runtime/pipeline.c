@@ -147,7 +147,7 @@ static void check_faults(void) {
   drop(p, 0, find(p, 0, DT_PIPE_SEND, 4));
   refused(
       p,
-      "without its other end: rank 6 (stage 1), receive of the activation of chunk 0, microbatch 4",
+      "without a matching send or receive: rank 6 (stage 1), receive of the activation of chunk 0, microbatch 4",
       "rank 2 (stage 0), which has finished");
   p = sample(DT_PIPE_GPIPE); // a send left out: the next one meets the wrong receive
   drop(p, 0, find(p, 0, DT_PIPE_SEND, 1));
@@ -175,7 +175,7 @@ static void check_faults(void) {
   drop(p, 1, find(p, 1, DT_PIPE_SEND, 4));
   drop(p, 2, find(p, 2, DT_PIPE_RECV, 4));
   drop(p, 2, find(p, 2, DT_PIPE_F, 4));
-  refused(p, "without its other end: rank 6 (stage 1), receive of the activation of chunk 0",
+  refused(p, "without a matching send or receive: rank 6 (stage 1), receive of the activation of chunk 0",
           "rank 2 (stage 0), which has finished");
   p = sample(DT_PIPE_GPIPE); // one before its buffer is free
   for (int64_t i = find(p, 1, DT_PIPE_RECV, 4), end = find(p, 1, DT_PIPE_F, 0); i > end; i--)

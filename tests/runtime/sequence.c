@@ -48,10 +48,10 @@ static void check_pairs(void) {
   CHECK(!*told(&good, 2));
   Ranks r = good;
   swap(&r.turn[0][0], &r.turn[0][1]);
-  CHECK_SAYS(told(&r, 2), "two ranks differ in what comes next: 0 0, 1 0");
+  CHECK_SAYS(told(&r, 2), "two ranks differ in their next operation: 0 0, 1 0");
   r = good;
   swap(&r.turn[1][0], &r.turn[1][1]);
-  CHECK_SAYS(told(&r, 2), "two ranks differ in what comes next: 0 0, 1 0");
+  CHECK_SAYS(told(&r, 2), "two ranks differ in their next operation: 0 0, 1 0");
   r = good; // the second rank sends before it takes what the first must send before it takes that
   swap(&r.turn[1][0], &r.turn[1][3]);
   swap(&r.turn[1][1], &r.turn[1][3]);
@@ -59,10 +59,10 @@ static void check_pairs(void) {
   CHECK_SAYS(told(&r, 2), "ranks wait for one another in a circle: ");
   r = good;
   r.turn[1][5] = all(6);
-  CHECK_SAYS(told(&r, 2), "two ranks differ in what comes next: 0 4, 1 5");
+  CHECK_SAYS(told(&r, 2), "two ranks differ in their next operation: 0 4, 1 5");
   r = good;
   r.n[1] = 5;
-  CHECK_SAYS(told(&r, 2), "an operation without its other end: 0 4, 1 -1");
+  CHECK_SAYS(told(&r, 2), "an operation without a match: 0 4, 1 -1");
   r = good;
   r.turn[0][1] = all(5);
   CHECK_SAYS(told(&r, 2), "ranks wait for one another in a circle: 1 3, 0 1");
@@ -79,7 +79,7 @@ static void check_circle_of_three(void) {
   CHECK_SAYS(told(&r, 3), "ranks wait for one another in a circle: ");
   r = good;
   for (int k = 0; k < 3; k++) r.turn[k][r.n[k]++] = from((k + 1) % 3, 4, 2);
-  CHECK_SAYS(told(&r, 3), "a message without its other end: 0 3, 1 -1");
+  CHECK_SAYS(told(&r, 3), "a message without a matching send or receive: 0 3, 1 -1");
 }
 
 // ---- tied gradients
@@ -153,7 +153,7 @@ static void check_ties(void) {
   planted[1] = tie[0];
   for (int odd = 0; odd < STAGES; odd += 2) { // two ties in another order on one stage
     CHECK(!fits(tie, planted, UNITS, odd));
-    CHECK_SAYS(text, "two ranks differ in what comes next: rank 2 send of ");
+    CHECK_SAYS(text, "two ranks differ in their next operation: rank 2 send of ");
     CHECK_SAYS(text, "rank 0 recv of ");
     CHECK_SAYS(text, "wte.weight");
     CHECK_SAYS(text, "scale");
