@@ -49,6 +49,7 @@ expect 2 "$DTC" plot a.jsonl --width x
 # A log as a program writes it.
 text 2000 >text.txt
 "$DTC" "$SRC/examples/chargpt.dt" "${SMALL_CHARGPT[@]}" -o train
+rm -f log.jsonl # of an earlier run of this test: a log is appended to
 ./train --data text.txt --val text.txt --eval-every 2 --steps 4 --log log.jsonl --quiet
 expect 0 "$DTC" plot log.jsonl
 says 'val_loss, last' out.txt
