@@ -40,7 +40,7 @@ static _Noreturn void mismatch(int rank) {
   const DtDoing *d = &dt_shm.rank[rank].doing;
   dt_comm_end(
       DT_EXIT_BUG,
-      "ranks disagree about what they exchange: rank %d is at %s of %.*s (%lld bytes), %.*s", rank,
+      "ranks exchange different operations: rank %d is at %s of %.*s (%lld bytes), %.*s", rank,
       d->kind >= 0 && d->kind < DT_OP_KINDS ? dt_op_name[d->kind] : "nothing", (int)sizeof d->what,
       d->what, (long long)d->bytes, (int)sizeof d->source, d->source);
 }

@@ -61,13 +61,13 @@ static void how_ended(char *text, size_t n, int rank) {
 static _Noreturn void tell(int verdict) {
   int rank = (verdict & 0xffff) - 1;
   if (verdict >> 16 == DT_STOPPED)
-    dt_comm_end(128 + rank + 1, "stopped by %s before all ranks were there",
+    dt_comm_end(128 + rank + 1, "stopped by %s before all ranks had started",
                 dt_signal_name(rank + 1));
   char seen[400], ended[100];
   dt_doing_text(seen, sizeof seen, &dt_shm.rank[rank].doing);
   if (rank == dt_shm.me && verdict >> 16 != DT_CYCLE)
     dt_comm_end(DT_EXIT_PEER,
-                "the other ranks have given up this one, for which they waited too long");
+                "the other ranks waited too long for this one, and have ended");
   switch (verdict >> 16) {
   case DT_LOST:
     how_ended(ended, sizeof ended, rank);
@@ -80,7 +80,7 @@ static _Noreturn void tell(int verdict) {
                 "rank %d has been silent for more than %.4g s, as if it were stopped: %s", rank,
                 dt_comm_limit(), seen);
   case DT_LATE:
-    dt_comm_end(DT_EXIT_PEER, "rank %d runs, but has not come for very long: %s", rank, seen);
+    dt_comm_end(DT_EXIT_PEER, "rank %d runs, but has not reached the operation for very long: %s", rank, seen);
   default:
     dt_comm_end(DT_EXIT_PEER, "ranks wait for one another in a ring, rank %d among them: %s", rank,
                 seen);

@@ -457,8 +457,8 @@ int dt_wire_find(const char *launcher, DtError *e) {
     if (access(path, R_OK) == 0) return load(path, e) ? 0 : e->status;
   }
   return dt_fail(e, DT_EXIT_MISFIT,
-                 "ranks on several machines go over MPI, and there is no dtc-%s.so beside %s/; "
-                 "name it by DT_MPI_PLUGIN",
+                 "ranks on several machines communicate over MPI, but there is no dtc-%s.so beside "
+                 "%s/; name it by DT_MPI_PLUGIN",
                  open_mpi ? "openmpi" : "mpich", self);
 }
 

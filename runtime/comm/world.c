@@ -32,8 +32,8 @@ int dt_world_fits(const DtProgram *p, int size, DtError *e) {
   else snprintf(near, sizeof near, "%lld", (long long)fixed);
   return dt_fail(
       e, DT_EXIT_MISFIT,
-      "%d rank%s: the program was compiled for tp %d x cp %d x pp %d, so that the number "
-      "of ranks is a multiple of %lld, such as %s",
+      "%d rank%s: the program was compiled for tp %d x cp %d x pp %d, so the number of ranks must "
+      "be a multiple of %lld, such as %s",
       size, size == 1 ? "" : "s", degree(p->tp), degree(p->cp), degree(p->pp), (long long)fixed,
       near);
 }

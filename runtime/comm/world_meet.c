@@ -33,7 +33,7 @@ static bool stopped(DtError *e) {
   if (!number) return false;
   if (dt_shm.head)
     atomic_compare_exchange_strong(&dt_shm.head->verdict, &none, DT_STOPPED << 16 | number);
-  dt_fail(e, 128 + number, "stopped by %s before all ranks were there", dt_signal_name(number));
+  dt_fail(e, 128 + number, "stopped by %s before all ranks had started", dt_signal_name(number));
   return true;
 }
 
@@ -110,7 +110,7 @@ static int let_in(int fd, int rank, DtError *e) {
   for (int r = 0; r < host.size; r++) give[2 + r] = host.pipes[r][0];
   Hello answer = {GREETING, rank, host.size};
   if (!hand_out(fd, &answer, give, host.size + 2))
-    return dt_fail(e, DT_EXIT_PEER, "cannot hand the shared memory to rank %d: %s", rank,
+    return dt_fail(e, DT_EXIT_PEER, "cannot pass the shared memory to rank %d: %s", rank,
                    strerror(errno));
   close(host.pipes[rank][1]);
   host.came[rank] = true;
@@ -125,10 +125,10 @@ static int hear(int i, DtError *e) {
   bool known = recv(fd, &h, sizeof h, MSG_DONTWAIT) == (ssize_t)sizeof h && h.greeting == GREETING;
   bool possible = known && h.rank > 0 && h.rank < size;
   if (known && possible && h.size == 0)
-    dt_fail(e, DT_EXIT_PEER, "rank %d of %d ended before it came; it says why itself", h.rank, size);
+    dt_fail(e, DT_EXIT_PEER, "rank %d of %d ended before it joined; its message gives the reason", h.rank, size);
   else if (known && (!possible || h.size != size || host.came[h.rank]))
-    dt_fail(e, DT_EXIT_MISFIT, "a process came to rank 0 of %d as rank %d of %d%s", size, h.rank,
-            h.size, h.size == size ? ", which is there already" : "");
+    dt_fail(e, DT_EXIT_MISFIT, "a process joined rank 0 of %d as rank %d of %d%s", size, h.rank,
+            h.size, h.size == size ? ", which has joined already" : "");
   else if (known) let_in(fd, h.rank, e);
   dismiss(i);
   return e->status;
@@ -139,7 +139,7 @@ static int look_at_pipes(const struct pollfd *p, DtError *e) {
   for (int r = 1; r < host.size; r++)
     if (p[r].revents)
       return dt_fail(e, DT_EXIT_PEER,
-                     "rank %d of %d was lost while rank 0 waited for the others to come", r,
+                     "rank %d of %d was lost while rank 0 waited for the others to start", r,
                      host.size);
   return 0;
 }
@@ -246,7 +246,7 @@ static int take(int from, const DtLaunch *l, int *fd, DtError *e) {
   struct cmsghdr *c = got > 0 ? CMSG_FIRSTHDR(&m) : NULL;
   if (got != (ssize_t)sizeof h || h.greeting != GREETING || !c || c->cmsg_type != SCM_RIGHTS ||
       c->cmsg_len != CMSG_LEN(sizeof(int) * (size_t)(l->size + 2)))
-    return dt_fail(e, DT_EXIT_PEER, "rank 0 did not let rank %d in", l->rank);
+    return dt_fail(e, DT_EXIT_PEER, "rank 0 refused rank %d", l->rank);
   memcpy(fd, CMSG_DATA(c), sizeof(int) * (size_t)(l->size + 2));
   return 0;
 }

@@ -137,7 +137,7 @@ static int open_arrays(DtDataset *d, bool val, const char *given, DtError *e) {
   }
   for (int k = 0; k < p->ndata; k++) {
     if (!d->path[k][0])
-      return dt_fail(e, DT_EXIT_MISSING, "no file is named for the model's '%s'", p->data[k].name);
+      return dt_fail(e, DT_EXIT_MISSING, "the model's '%s' has no file", p->data[k].name);
     if (open_array(d, k, e)) return e->status;
   }
   return 0;
@@ -155,7 +155,8 @@ int dt_dataset_open(DtDataset *d, const DtProgram *p, bool val, const char *give
     return open_arrays(d, val, given, e);
   }
   if (d->kind == DT_DATA_NONE)
-    return dt_fail(e, DT_EXIT_MISSING, "the model's train block names no data, so %s has no form",
+    return dt_fail(e, DT_EXIT_MISSING, "the model's train block has no data, so the format of %s "
+                                       "is unknown",
                    option);
   const char *path = given ? given : val ? t->val_path : t->data_path;
   if (!path) return dt_fail(e, DT_EXIT_MISSING, "no %s: name it with %s", what, option);

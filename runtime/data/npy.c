@@ -60,7 +60,7 @@ static bool string(Header *h, char out[32]) {
 
 static int read_descr(Header *h, DtNpy *a) {
   char text[32];
-  if (!string(h, text)) return bad(h, "'descr' is no plain type (structured arrays are not read)");
+  if (!string(h, text)) return bad(h, "'descr' is not a plain type (structured arrays are not read)");
   if (text[0] == '>')
     return dt_fail(h->e, DT_EXIT_CONTENT,
                    "%s holds big-endian numbers ('%s'); save it with a.astype('<%s')", h->path,
@@ -85,7 +85,7 @@ static int read_order(Header *h, bool *fortran) {
 }
 
 static int read_shape(Header *h, DtNpy *a) {
-  if (!take(h, '(')) return bad(h, "'shape' is no tuple");
+  if (!take(h, '(')) return bad(h, "'shape' is not a tuple");
   a->rank = 0;
   a->count = 1;
   while (!take(h, ')')) {
@@ -101,7 +101,7 @@ static int read_shape(Header *h, DtNpy *a) {
     a->extent[a->rank++] = v;
     if (take(h, ',')) continue;
     if (!take(h, ')')) return bad(h, "'shape'");
-    if (a->rank == 1) return bad(h, "'shape' is no tuple");
+    if (a->rank == 1) return bad(h, "'shape' is not a tuple");
     break;
   }
   return 0;
@@ -143,7 +143,7 @@ static int read_dict(Header *h, DtNpy *a) {
 int dt_npy_parse(DtNpy *a, const unsigned char *bytes, size_t size, const char *path, DtError *e) {
   memset(a, 0, sizeof *a);
   if (size < 10 || memcmp(bytes, "\x93NUMPY", 6) != 0)
-    return dt_fail(e, DT_EXIT_CONTENT, "%s is no .npy file", path);
+    return dt_fail(e, DT_EXIT_CONTENT, "%s is not a .npy file", path);
   int version = bytes[6];
   if (version < 1 || version > 3)
     return dt_fail(e, DT_EXIT_CONTENT, "%s: .npy version %d.%d is not read", path, version,
@@ -161,9 +161,9 @@ int dt_npy_parse(DtNpy *a, const unsigned char *bytes, size_t size, const char *
   bool over = __builtin_mul_overflow(a->count, types[a->type].size, &need);
   if (over || (uint64_t)need != have)
     return dt_fail(e, DT_EXIT_CONTENT,
-                   "%s: its header tells of %lld elements of %s, its data has %zu bytes: %s", path,
+                   "%s: its header announces %lld elements of %s, its data has %zu bytes: %s", path,
                    (long long)a->count, types[a->type].name, have,
-                   over || (uint64_t)need > have ? "the file is truncated" : "the header lies");
+                   over || (uint64_t)need > have ? "the file is truncated" : "the header is wrong");
   a->data = bytes + before + length;
   return 0;
 }

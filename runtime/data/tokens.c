@@ -24,9 +24,9 @@ int dt_tokens_parse(DtTokens *t, const unsigned char *data, size_t size, bool by
     int64_t count = header_word(data, 2), have = (int64_t)size - HEADER;
     if (count < 0 || count * 2 != have)
       return dt_fail(e, DT_EXIT_CONTENT,
-                     "%s: its header tells of %lld tokens, %lld bytes; it has %lld: %s", path,
+                     "%s: its header announces %lld tokens, %lld bytes; it has %lld: %s", path,
                      (long long)count, (long long)count * 2, (long long)have,
-                     count * 2 > have ? "the file is truncated" : "the header lies");
+                     count * 2 > have ? "the file is truncated" : "the header is wrong");
     t->at = data + HEADER;
     t->count = count;
     return 0;
@@ -34,7 +34,7 @@ int dt_tokens_parse(DtTokens *t, const unsigned char *data, size_t size, bool by
   if (dt_tokens_suspect(data, size, path, e)) return e->status;
   if (size % 2)
     return dt_fail(e, DT_EXIT_CONTENT,
-                   "%s: %zu bytes are no whole number of uint16 tokens: the file is truncated",
+                   "%s: %zu bytes are not a whole number of uint16 tokens: the file is truncated",
                    path, size);
   t->count = (int64_t)(size / 2);
   return 0;

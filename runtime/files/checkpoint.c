@@ -312,7 +312,7 @@ static int look(const char *folder, int64_t below, Found *f, DtError *e) {
   if (step_below(folder, "", below, &f->step, e)) return e->status;
   if (f->step >= 0) f->kind = A_STEP;
   else if (below < INT64_MAX)
-    return dt_fail(e, DT_EXIT_CONTENT, "%s holds no checkpoint that is whole", folder);
+    return dt_fail(e, DT_EXIT_CONTENT, "%s holds no complete checkpoint", folder);
   return 0;
 }
 

@@ -37,7 +37,7 @@ static int merge(DtFiles *f, DtError *e) {
     char shown[128];
     if (strcmp(t[-1].name, t->name) != 0) continue;
     dt_json_escape(shown, sizeof shown, t->name);
-    return dt_fail(e, DT_EXIT_CONTENT, "%s: '%s' is there twice, in %.300s and %.300s", f->what,
+    return dt_fail(e, DT_EXIT_CONTENT, "%s: '%s' occurs twice, in %.300s and %.300s", f->what,
                    shown, path_of(f, &t[-1]), path_of(f, t));
   }
   return 0;

@@ -109,7 +109,7 @@ static int read_part(DtManifest *m, const DtJsonValue *v, const char *path, DtEr
   if (!good_name(file->string)) {
     char shown[128];
     dt_json_escape(shown, sizeof shown, file->string);
-    return dt_fail(e, DT_EXIT_CONTENT, "%s: '%s' is no name of a part", path, shown);
+    return dt_fail(e, DT_EXIT_CONTENT, "%s: '%s' is not a name of a part", path, shown);
   }
   p->file = m->file[m->nparts] = file->string;
   m->nparts++;
@@ -149,7 +149,7 @@ static int read_fields(DtManifest *m, const char *path, DtError *e) {
   const DtJsonValue *version = dt_json_member(&m->json, root, "version", DT_JSON_INTEGER);
   const int64_t any = INT64_MIN;
   if (!format || strcmp(format->string, FORMAT) != 0 || !version)
-    return dt_fail(e, DT_EXIT_CONTENT, "%s is no checkpoint's manifest", path);
+    return dt_fail(e, DT_EXIT_CONTENT, "%s is not a checkpoint's manifest", path);
   m->version = version->integer;
   if (m->version < OLDEST || m->version > VERSION)
     return dt_fail(e, DT_EXIT_CONTENT, "%s is of version %lld, this program reads %d to %d", path,
@@ -175,7 +175,7 @@ int dt_manifest_parse(DtManifest *m, const char *text, size_t size, const char *
              (unsigned long long)dt_hash(text, (size_t)(line + 1 - text)));
   size_t last = line ? size - (size_t)(line + 1 - text) : 0;
   if (!line || last != strlen(expected) || memcmp(line + 1, expected, last) != 0)
-    return dt_fail(e, DT_EXIT_CONTENT, "%s is damaged: its last line does not guard the others",
+    return dt_fail(e, DT_EXIT_CONTENT, "%s is damaged: its last line does not match the others",
                    path);
   if (dt_json_parse(&m->json, text, size, path, e)) return e->status;
   return read_fields(m, path, e);

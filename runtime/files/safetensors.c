@@ -139,7 +139,7 @@ int dt_weights_parse(DtWeights *w, const unsigned char *bytes, size_t size, cons
   memset(w, 0, sizeof *w);
   uint64_t length;
   if (size < 8)
-    return dt_fail(e, DT_EXIT_CONTENT, "%s: %zu bytes are no safetensors file", path, size);
+    return dt_fail(e, DT_EXIT_CONTENT, "%s: %zu bytes are not a safetensors file", path, size);
   memcpy(&length, bytes, 8);
   if (length > LONGEST_HEADER || length > size - 8)
     return dt_fail(e, DT_EXIT_CONTENT,
@@ -147,7 +147,7 @@ int dt_weights_parse(DtWeights *w, const unsigned char *bytes, size_t size, cons
                    (unsigned long long)length, size);
   if (length < 2 || bytes[8] != '{')
     return dt_fail(e, DT_EXIT_CONTENT,
-                   "%s: no safetensors file: its header does not begin with '{'", path);
+                   "%s: not a safetensors file: its header does not begin with '{'", path);
   if (dt_json_parse(&w->json, (const char *)bytes + 8, length, path, e)) return e->status;
   uint32_t n = dt_json_root(&w->json)->count;
   if (n > MOST_TENSORS) return dt_fail(e, DT_EXIT_CONTENT, "%s: %u tensors are too many", path, n);

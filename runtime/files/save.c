@@ -60,7 +60,7 @@ static int choose_writers(DtSave *s, DtError *e) {
   if (!w || !load) {
     free(w);
     free(load);
-    return dt_fail(e, DT_EXIT_OS, "no memory to share out the writing");
+    return dt_fail(e, DT_EXIT_OS, "no memory to divide the writing");
   }
   for (int64_t i = 0; i < s->names.n; i++) {
     w[i] = (Weight){s->names.tensor[i].count, i, 0};
@@ -140,7 +140,7 @@ static void post_receives(const DtSave *s, const DtChunk *c, char *to, Round *ro
     DtRange x = share(s, c, r, &l);
     if (x.lo == x.hi || r == dt_world.rank) continue;
     if ((room -= x.hi - x.lo) < 0) {
-      fprintf(stderr, "train: error: no room for what the ranks have of a tensor\n");
+      fprintf(stderr, "train: error: no memory for the ranks' pieces of a tensor\n");
       exit(DT_EXIT_BUG);
     }
     round->last =

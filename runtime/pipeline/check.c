@@ -113,7 +113,7 @@ static bool boundary_buffers(Check *x, int s, const DtPipeOp *op, int message, b
   int32_t *in = pool(x->in[message], x->in_base[message], op->chunk, op->in);
   int32_t *out = pool(x->out[message], x->out_base[message], op->chunk, op->out);
   if (gets && (!in || *in != op->micro))
-    return fail(x, s, op, "what it needs has not been received");
+    return fail(x, s, op, "its input has not been received");
   if (gives && (!out || *out != IDLE))
     return fail(x, s, op, "the buffer that it fills is waiting to be sent");
   if (gets) *in = IDLE;
@@ -124,7 +124,8 @@ static bool boundary_buffers(Check *x, int s, const DtPipeOp *op, int message, b
 static bool compute(Check *x, int s, const DtPipeOp *op) {
   int c = op->chunk, m = op->micro;
   bool splits = dt_pipe_splits(&x->p->shape), only = x->p->shape.kind == DT_PIPE_FORWARD;
-  if (c < 0 || c >= x->C || c % x->P != s) return fail(x, s, op, "the chunk is another stage's");
+  if (c < 0 || c >= x->C || c % x->P != s) return fail(x, s, op, "the chunk belongs to another "
+                                                                 "stage");
   if (m != x->done[op->work][c]) return fail(x, s, op, "out of the order of microbatches");
   int32_t *slot = pool(x->slot, x->slot_base, c, op->slot);
   if (!slot) return fail(x, s, op, "no such slot");
@@ -154,7 +155,7 @@ static bool valid_message(const Check *x, int from, int to_stage, const DtPipeOp
 
 static bool post(Check *x, int s, const DtPipeOp *op) {
   int to;
-  if (!valid_message(x, op->peer, s, op, &to)) return fail(x, s, op, "nobody sends it");
+  if (!valid_message(x, op->peer, s, op, &to)) return fail(x, s, op, "no stage sends it");
   int32_t *in = pool(x->in[op->message], x->in_base[op->message], to, op->in);
   if (!in || *in != IDLE) return fail(x, s, op, "its buffer is in use");
   *in = awaited(op->micro);
@@ -163,7 +164,7 @@ static bool post(Check *x, int s, const DtPipeOp *op) {
 
 static bool exchange(Check *x, int s, const DtPipeOp *send, const DtPipeOp *recv) {
   int k = send->message, to;
-  if (!valid_message(x, s, send->peer, send, &to)) return fail(x, s, send, "nobody expects it");
+  if (!valid_message(x, s, send->peer, send, &to)) return fail(x, s, send, "no stage receives it");
   int32_t *out = pool(x->out[k], x->out_base[k], send->chunk, send->out);
   if (!out || *out != send->micro) return fail(x, s, send, "it has not been computed");
   *out = IDLE;

@@ -117,7 +117,8 @@ static void announce(const Program *a, const DtCheckpoint *c) {
   if (r->o.quiet || !a->first) return;
   bool more = r->o.eval_only || r->o.export_to || r->o.sample; // what a finished run is taken up for
   if (c->path[0] && r->step >= r->o.steps && !more)
-    dt_note("%s is of step %lld and the run ends with step %lld: it is finished; --steps N goes on",
+    dt_note("%s is of step %lld and the run ends with step %lld: it is finished; --steps N "
+            "continues it",
             c->path, (long long)r->step, (long long)r->o.steps);
   if (r->step >= r->o.steps) return;
   for (int i = 0; i < r->p->nparam; i++) n += r->p->param[i].count;
@@ -199,7 +200,7 @@ static int stopped(Program *a, DtError *e) {
   if (save(a, e)) return e->status;
   if (r->o.save)
     return dt_fail(e, DT_EXIT_STOPPED,
-                   "stopped by %s after step %lld, which is saved; go on with --resume %s", name,
+                   "stopped by %s after step %lld, which is saved; continue with --resume %s", name,
                    (long long)r->step, r->o.save);
   return dt_fail(e, DT_EXIT_STOPPED,
                  "stopped by %s after step %lld; nothing is saved (--save DIR was not given)", name,
@@ -353,7 +354,7 @@ static int check_processor(const DtProgram *p, DtError *e) {
   char missing[512];
   if (dt_cpu_level(p->cpu_level) < p->cpu_level)
     return dt_fail(e, DT_EXIT_MISFIT,
-                   "this processor lacks what the program was compiled for: x86-64-v%d",
+                   "this processor is not an x86-64-v%d, for which the program was compiled",
                    p->cpu_level);
   if (!p->cpu_features || dt_cpu_has(p->cpu_features, missing, sizeof missing)) return 0;
   return dt_fail(e, DT_EXIT_MISFIT,

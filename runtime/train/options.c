@@ -200,7 +200,7 @@ static int combinations(const DtOptions *o, const DtProgram *p, DtError *e) {
     return dt_fail(e, DT_EXIT_USAGE, "--export-gradient needs a step, and --%s makes none",
                    o->eval_only ? "eval-only" : "steps 0");
   if (o->eval_only && (o->export_to || o->sample))
-    return dt_fail(e, DT_EXIT_USAGE, "--eval-only does nothing else; --%s goes with --steps 0",
+    return dt_fail(e, DT_EXIT_USAGE, "--eval-only computes nothing else; use --%s with --steps 0",
                    o->export_to ? "export" : "sample");
   return bounds(o, e);
 }

@@ -91,7 +91,7 @@ int dt_rehearse(DtRun *r, bool training, DtError *e) {
   if (kept && !e->status) return 0;
   dt_rehearse_free();
   if (e->status) return e->status;
-  return dt_fail(e, DT_EXIT_OS, "no memory to write down what ranks will say to one another");
+  return dt_fail(e, DT_EXIT_OS, "no memory to record the operations that ranks will exchange");
 }
 
 // ---- what was written down
@@ -193,8 +193,8 @@ static int tell_difference(int a, int b, int id, DtError *e) {
   from(b, theirs, TEXT);
   if (dt_world.rank != a) return 0;
   return dt_fail(e, DT_EXIT_DISAGREE,
-                 "ranks %d and %d differ in what they will say to one another: operation %lld of "
-                 "their group is, on rank %d, %s; on rank %d, %s",
+                 "ranks %d and %d would exchange different operations: operation %lld of their "
+                 "group is, on rank %d, %s; on rank %d, %s",
                  a, b, (long long)at + 1, a, ours, b, theirs);
 }
 
@@ -230,7 +230,7 @@ static void everywhere(const DtGroup *g, const void *mine, void *all, size_t byt
 
 static bool all_have(bool memory, DtError *e) {
   if (!dt_agree(memory ? 0 : DT_EXIT_OS)) return true;
-  dt_fail(e, DT_EXIT_OS, "no memory to compare what ranks will say");
+  dt_fail(e, DT_EXIT_OS, "no memory to compare the operations of ranks");
   return false;
 }
 
@@ -267,7 +267,8 @@ static int explain(const DtGroup *g, const DtStuck *s, const int64_t *place, DtE
   }
   if (g->me) return 0;
   return dt_fail(e, DT_EXIT_BUG,
-                 "what ranks will say does not fit together: %s: rank %d, %s; and rank %d, %s",
+                 "ranks would exchange operations that do not match: %s: rank %d, %s; and rank %d, "
+                 "%s",
                  s->what, g->rank[s->who[0]], what[0], g->rank[s->who[1]],
                  s->at[1] < 0 ? "which has finished" : what[1]);
 }

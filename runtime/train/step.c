@@ -302,11 +302,11 @@ static void advance(DtRun *r) {
 static int not_finite(const DtRun *r, const DtResult *result, const void *total, DtError *e) {
   bool loss = !isfinite(result->loss), nothing = false;
   for (int i = 0; i < r->p->ntotal; i++) nothing |= dt_get(r->p, total, i) == 0;
-  return dt_fail(e, DT_EXIT_NOT_FINITE, "step %lld: %s is %g%s; nothing was stepped",
+  return dt_fail(e, DT_EXIT_NOT_FINITE, "step %lld: %s is %g%s; the parameters were not updated",
                  (long long)r->step + 1, loss ? "the loss" : "the gradient norm",
                  loss ? result->loss : result->norm,
-                 loss && nothing ? " (what it is divided by, such as the number of valid targets, "
-                                   "is 0 in this batch)"
+                 loss && nothing ? " (its divisor, such as the number of valid targets, is 0 in "
+                                   "this batch)"
                                  : "");
 }
 

@@ -76,7 +76,7 @@ refused 65 "name.safetensors .*missing: 'blocks.1.scale'; unknown: 'blocks.2.sca
 refused 65 "dtype.safetensors: 'head.weight' holds I32" --init dtype.safetensors
 expect 0 train --steps 3 --save ck
 FAKE=tokens refused 65 "ck/step-00000003 does not hold this model's parameters; missing: 'table'" --resume ck
-FAKE_NAN_AT=2 refused 79 "step 2: the loss is nan; nothing was stepped"
+FAKE_NAN_AT=2 refused 79 "step 2: the loss is nan; the parameters were not updated"
 # The system's own reason. Nobody, root neither, can make anything below a file or in a process's folder of /proc.
 >plain
 refused 73 "cannot create folder plain: File exists" --save plain/new

@@ -53,4 +53,4 @@ for wrong in 0 2; do
     [ $status -eq 69 ] || { cat err*.txt; fail "rank $rank: exit status $status, rank $wrong does not come"; }
   done
 done
-says "rank 2 of 3 ended before it came; it says why itself" err0.txt
+says "rank 2 of 3 ended before it joined; its message gives the reason" err0.txt

@@ -38,7 +38,7 @@ for ranks in 2 3 4; do
 done
 rm ck/step-00000003/manifest.json
 expect 65 train --ranks 3 --resume ck --steps 0
-says "ck holds no checkpoint that is whole" err.txt
+says "ck holds no complete checkpoint" err.txt
 
 # The same command starts the run and goes on with it.
 mkdir empty

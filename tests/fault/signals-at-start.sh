@@ -63,7 +63,7 @@ for victim in 0 1; do
   kill -TERM "${pids[victim]}"
   when="rank $victim, waiting for another"
   ended 143 20 "${pids[@]}"
-  for r in 0 1; do says "stopped by SIGTERM before all ranks were there" err-$r.txt; done
+  for r in 0 1; do says "stopped by SIGTERM before all ranks had started" err-$r.txt; done
 done
 # Nobody is there.
 env RANK=1 WORLD_SIZE=3 LOCAL_RANK=1 LOCAL_WORLD_SIZE=3 MASTER_PORT=$$ TORCHELASTIC_RESTART_COUNT=9 \
@@ -73,4 +73,4 @@ sleep 1
 kill -TERM "${pids[0]}"
 when="rank 1, alone"
 ended 143 20 "${pids[@]}"
-says "stopped by SIGTERM before all ranks were there" err.txt
+says "stopped by SIGTERM before all ranks had started" err.txt

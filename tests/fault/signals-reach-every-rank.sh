@@ -8,7 +8,7 @@ export FAKE_DELAY=3000
 train --ranks 3 --threads 1 --steps 400 --export whole.safetensors --seed 4
 stopped() {
   ended 75 20
-  says "stopped by SIG$1 after step [0-9]+, which is saved; go on with --resume ck" err.txt
+  says "stopped by SIG$1 after step [0-9]+, which is saved; continue with --resume ck" err.txt
   [ "$(grep -c 'stopped by' err.txt)" -eq 1 ] || { cat err.txt; fail "it says so more than once"; }
 }
 run=(--steps 400 --resume ck --save ck --seed 4)

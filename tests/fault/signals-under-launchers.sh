@@ -61,7 +61,7 @@ gone() {
 # saved_once NAME: a checkpoint of the last step in the log, which is a later one than before.
 saved_once() {
   local steps
-  says "stopped by SIGTERM after step [0-9]+, which is saved; go on with --resume ck" out.txt
+  says "stopped by SIGTERM after step [0-9]+, which is saved; continue with --resume ck" out.txt
   [ "$(grep -c 'which is saved' out.txt)" -eq 1 ] || { cat out.txt; fail "$1: told more than once"; }
   steps=$(sed -nE 's/.*after step ([0-9]+), which is saved.*/\1/p' out.txt)
   [ "$(ls ck | tail -n 1)" = "$(printf 'step-%08d' "$steps")" ] || fail "$1: saved $(ls ck), said $steps"

@@ -20,7 +20,7 @@ for signal in TERM INT HUP; do
   wait $pid || status=$?
   [ $status -eq 75 ] || { cat err.txt; fail "$signal: exit status $status"; }
   says "rank 0: step [0-9]+ of 2000, " err.txt
-  says "stopped by SIG$signal after step [0-9]+, which is saved; go on with --resume ck" err.txt
+  says "stopped by SIG$signal after step [0-9]+, which is saved; continue with --resume ck" err.txt
 done
 FAKE_DELAY=0 train --steps 2000 --resume ck --export resumed.safetensors
 same whole.safetensors resumed.safetensors

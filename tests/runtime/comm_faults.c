@@ -202,7 +202,7 @@ static void check_mismatch(void) {
   int s = in_world(3, 1, 1, 1, 60, disagree, NULL, "said");
   char *said = read_whole("said", &n);
   CHECK(WIFEXITED(s) && WEXITSTATUS(s) == DT_EXIT_BUG);
-  CHECK_SAYS(said, "ranks disagree about what they exchange: ");
+  CHECK_SAYS(said, "ranks exchange different operations: ");
   free(said);
 }
 

@@ -105,13 +105,13 @@ static void test_names(void) {
   static const char part[] = "\"file\":\"part-00000.safetensors\"";
   static const struct {
     const char *name, *why;
-  } bad[] = {{"\"file\":\"../part-00000.safetensors\"", "no name of a part"},
-             {"\"file\":\"/etc/passwd\"", "no name of a part"},
-             {"\"file\":\"a/b\"", "no name of a part"},
-             {"\"file\":\"..\"", "no name of a part"},
-             {"\"file\":\".\"", "no name of a part"},
-             {"\"file\":\"\"", "no name of a part"},
-             {"\"file\":\"part..safetensors\"", "no name of a part"},
+  } bad[] = {{"\"file\":\"../part-00000.safetensors\"", "not a name of a part"},
+             {"\"file\":\"/etc/passwd\"", "not a name of a part"},
+             {"\"file\":\"a/b\"", "not a name of a part"},
+             {"\"file\":\"..\"", "not a name of a part"},
+             {"\"file\":\".\"", "not a name of a part"},
+             {"\"file\":\"\"", "not a name of a part"},
+             {"\"file\":\"part..safetensors\"", "not a name of a part"},
              {"\"file\":3", "bad entry"},
              {"\"flie\":\"part-00000.safetensors\"", "bad entry"},
              {"\"file\":\"part-00001.safetensors\"", "part-00001.safetensors: No such file"},
@@ -120,7 +120,7 @@ static void test_names(void) {
 }
 
 static void test_fields(void) {
-  refuses_edit("\"format\":\"dtc checkpoint\"", "\"format\":\"other\"", "no checkpoint's manifest");
+  refuses_edit("\"format\":\"dtc checkpoint\"", "\"format\":\"other\"", "not a checkpoint's manifest");
   refuses_edit("\"version\":2", "\"version\":3", "of version 3");
   refuses_edit("\"version\":2", "\"version\":0", "of version 0");
   refuses_edit("\"version\":2", "\"version\":1", "'parts' is not a list of the parts");

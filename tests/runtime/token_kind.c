@@ -153,7 +153,7 @@ static void test_formats(void) {
   accepted("GPT-2's token 35615, then 30472");
   size = 0;
   put("\1\0\2\0\3", 5);
-  is("odd", "5 bytes are no whole number of uint16 tokens");
+  is("odd", "5 bytes are not a whole number of uint16 tokens");
 }
 
 int main(void) {

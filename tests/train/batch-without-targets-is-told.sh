@@ -30,7 +30,7 @@ M
 "$DTC" few.dt --target cpu -o few
 for ranks in 1 2; do
   expect 79 ./few --quiet --no-shuffle --threads 1 --ranks $ranks --log log.jsonl
-  says "step 2: the loss is nan \(what it is divided by, such as the number of valid targets, is 0 in this batch\)" err.txt
+  says "step 2: the loss is nan \(its divisor, such as the number of valid targets, is 0 in this batch\)" err.txt
   records log.jsonl | python3 -c 'import json, sys
 r = [json.loads(line) for line in sys.stdin]
 assert len(r) == 2 and r[0]["loss"] > 0 and r[1]["loss"] is None and r[1]["skipped"], r'

@@ -6,7 +6,7 @@ text 20000 >text.txt
 rm -rf ckpt
 expect 0 ./train --data text.txt --threads 1 --quiet --steps 2 --save ckpt
 expect 0 ./train --data text.txt --threads 1 --steps 2 --resume ckpt
-says "ckpt/step-00000002 is of step 2 and the run ends with step 2: it is finished; --steps N goes on" err.txt
+says "ckpt/step-00000002 is of step 2 and the run ends with step 2: it is finished; --steps N continues it" err.txt
 for how in "--quiet" "--export w.safetensors" "--sample 3" "--steps 3"; do
   steps="--steps 2"
   [ "$how" = "--steps 3" ] && steps=
