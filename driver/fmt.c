@@ -403,8 +403,8 @@ int fmt_command(Arena *a, int argc, char **argv) {
     if (!strcmp(argv[i], "--help"))
       return command_help(
           "fmt",
-          "Rewrites models in the one layout: two spaces a block, single spaces around\n"
-          "operators. Comments, line ends and what the model means stay as they are; `=`\n"
+          "Rewrites models in the standard layout: two spaces a block, single spaces around\n"
+          "operators. Comments, line ends and the model's meaning do not change; `=`\n"
           "and comments that were aligned stay aligned.\n\n"
           "  --check   write nothing, name the files that would change; status 1 if any");
     if (strcmp(argv[i], "--check")) return command_usage("fmt", "unknown option '%s'", argv[i]);

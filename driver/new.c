@@ -119,7 +119,7 @@ static int make(Arena *a, const char *word, Str from) {
   buf_free(&model);
   buf_free(&out);
   if (!ok) return EXIT_MODEL;
-  printf("%s is a model to begin with. Its first lines say how to get data, and\n"
+  printf("%s is a model to start from. Its first lines explain how to get data, and\n"
          "    dtc %s -o train && ./train --help\n",
          path, path);
   return 0;
@@ -132,7 +132,7 @@ int new_command(Arena *a, int argc, char **argv) {
       return command_help(
           "new",
           "Writes NAME.dt, a small commented GPT over bytes, or a copy of an example, and\n"
-          "says in its first lines how to get data. A file that is there stays as it is.\n\n"
+          "explains in its first lines how to get data. An existing file is not changed.\n\n"
           "  --from chargpt|classifier|gpt2|llama|mlp   copy that example");
     bool apart = !strcmp(argv[i], "--from");
     if (apart || str_begins(argv[i], "--from=")) {
