@@ -47,7 +47,8 @@ static const Row rows[] = {
      "with --cp: gather keys and values (default), pass\n"
      "them around a ring, or exchange the sequence for\nheads"},
     {OPT_PP, "pp", "N", "pipeline stages: each rank runs a part of the layers"},
-    {OPT_SCHEDULE, "schedule", "gpipe|1f1b|interleaved[:CHUNKS]|zb", "the pipeline's schedule (default 1f1b)"},
+    {OPT_SCHEDULE, "schedule", "gpipe|1f1b|interleaved[:CHUNKS]|zb",
+     "the pipeline's schedule (default 1f1b)"},
     {OPT_IN_FLIGHT, "in-flight", "1|2",
      "with --tp or --cp: microbatches in progress at once;\n"
      "with 2, one computes while the other exchanges"},

@@ -119,7 +119,7 @@ static void release(Run *x) {
 
 bool dt_turns_run(const DtTurn *const *turn, const int64_t *n, int ranks, DtStuck *stuck) {
   Run x = {.turn = turn, .n = n, .ranks = ranks};
-  *stuck = (DtStuck){"no memory to check the operations that ranks will exchange", {-1, -1}, {-1, -1}};
+  *stuck = (DtStuck){"no memory to check the operations of ranks", {-1, -1}, {-1, -1}};
   bool ok = prepare(&x);
   for (bool moved = true; ok && moved;) {
     moved = false;

@@ -80,7 +80,8 @@ static _Noreturn void tell(int verdict) {
                 "rank %d has been silent for more than %.4g s, as if it were stopped: %s", rank,
                 dt_comm_limit(), seen);
   case DT_LATE:
-    dt_comm_end(DT_EXIT_PEER, "rank %d runs, but has not reached the operation for very long: %s", rank, seen);
+    dt_comm_end(DT_EXIT_PEER, "rank %d runs, but has not reached the operation for very long: %s",
+                rank, seen);
   default:
     dt_comm_end(DT_EXIT_PEER, "ranks wait for one another in a ring, rank %d among them: %s", rank,
                 seen);

@@ -125,7 +125,8 @@ static int hear(int i, DtError *e) {
   bool known = recv(fd, &h, sizeof h, MSG_DONTWAIT) == (ssize_t)sizeof h && h.greeting == GREETING;
   bool possible = known && h.rank > 0 && h.rank < size;
   if (known && possible && h.size == 0)
-    dt_fail(e, DT_EXIT_PEER, "rank %d of %d ended before it joined; its message gives the reason", h.rank, size);
+    dt_fail(e, DT_EXIT_PEER, "rank %d of %d ended before it joined; its message gives the reason",
+            h.rank, size);
   else if (known && (!possible || h.size != size || host.came[h.rank]))
     dt_fail(e, DT_EXIT_MISFIT, "a process joined rank 0 of %d as rank %d of %d%s", size, h.rank,
             h.size, h.size == size ? ", which has joined already" : "");

@@ -155,9 +155,8 @@ int dt_dataset_open(DtDataset *d, const DtProgram *p, bool val, const char *give
     return open_arrays(d, val, given, e);
   }
   if (d->kind == DT_DATA_NONE)
-    return dt_fail(e, DT_EXIT_MISSING, "the model's train block has no data, so the format of %s "
-                                       "is unknown",
-                   option);
+    return dt_fail(e, DT_EXIT_MISSING,
+                   "the model's train block has no data, so the format of %s is unknown", option);
   const char *path = given ? given : val ? t->val_path : t->data_path;
   if (!path) return dt_fail(e, DT_EXIT_MISSING, "no %s: name it with %s", what, option);
   return open_tokens(d, path, e);

@@ -60,7 +60,8 @@ static bool string(Header *h, char out[32]) {
 
 static int read_descr(Header *h, DtNpy *a) {
   char text[32];
-  if (!string(h, text)) return bad(h, "'descr' is not a plain type (structured arrays are not read)");
+  if (!string(h, text))
+    return bad(h, "'descr' is not a plain type (structured arrays are not read)");
   if (text[0] == '>')
     return dt_fail(h->e, DT_EXIT_CONTENT,
                    "%s holds big-endian numbers ('%s'); save it with a.astype('<%s')", h->path,

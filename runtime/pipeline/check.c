@@ -124,8 +124,8 @@ static bool boundary_buffers(Check *x, int s, const DtPipeOp *op, int message, b
 static bool compute(Check *x, int s, const DtPipeOp *op) {
   int c = op->chunk, m = op->micro;
   bool splits = dt_pipe_splits(&x->p->shape), only = x->p->shape.kind == DT_PIPE_FORWARD;
-  if (c < 0 || c >= x->C || c % x->P != s) return fail(x, s, op, "the chunk belongs to another "
-                                                                 "stage");
+  if (c < 0 || c >= x->C || c % x->P != s)
+    return fail(x, s, op, "the chunk belongs to another stage");
   if (m != x->done[op->work][c]) return fail(x, s, op, "out of the order of microbatches");
   int32_t *slot = pool(x->slot, x->slot_base, c, op->slot);
   if (!slot) return fail(x, s, op, "no such slot");

@@ -59,7 +59,8 @@ static int end_of_records(FILE *f, const char *path, int64_t step, off_t *end, D
     if (e->status) break;
     if (at == 0 && !l.record && !is_begun(line, n)) {
       dt_fail(e, DT_EXIT_CREATE,
-              "cannot add to %s: it exists and is not a log; name another file, or remove it", path);
+              "cannot add to %s: it exists and is not a log; name another file, or remove it",
+              path);
       break;
     }
     if (step == 0 || (l.run && l.step == 0)) kept = line[n - 1] == '\n';

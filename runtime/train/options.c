@@ -28,7 +28,8 @@ static const Option options[] = {
     {"batch", "N", POSITIVE, F(batch), 0, "samples a step"},
     {"lr", "X", RATE, F(lr), 0, "peak learning rate"},
     {"schedule-steps", "N", POSITIVE, F(schedule_steps), 0,
-     "the end of the learning rate's schedule (default:\nthe model's steps; --steps does not move it)"},
+     "the end of the learning rate's schedule (default:\n"
+     "the model's steps; --steps does not move it)"},
     {"seed", "N", ANY_INTEGER, F(seed), F(seed_given),
      "seed of initial weights, order of samples, dropout"},
     {"no-shuffle", NULL, FLAG, F(no_shuffle), 0, "take samples in file order"},
@@ -64,7 +65,8 @@ static const Option options[] = {
     {"quiet", NULL, FLAG, F(quiet), 0, "no progress on stdout"},
     {NULL, NULL, FLAG, 0, 0, "Machine"},
     {"threads", "N", POSITIVE, F(threads), 0,
-     "threads of each rank (default: the processors it may\nuse, divided by the ranks of this machine)"},
+     "threads of each rank (default: the processors it may\n"
+     "use, divided by the ranks of this machine)"},
     {"ranks", "N", POSITIVE, F(ranks), 0,
      "start N ranks on this machine (default: the number\nin the launcher's environment, or one)"},
     {"timeout", "SECONDS", SECONDS, F(timeout), 0,

@@ -49,7 +49,7 @@ head -c 700 x.npy >cut.npy
 refused 65 "cut.npy: .*truncated" --data x=cut.npy
 seq 1 50 | npy far.npy "<i8" "(50,)" q
 refused 65 "far.npy: element 0 of row 9 is 10; 'y' takes 0 to 9" --data y=far.npy
-refused 65 "train.bin is no .npy file" --data x=train.bin
+refused 65 "train.bin is not a .npy file" --data x=train.bin
 refused 66 "gone.npy" --data x=gone.npy
 
 refused 66 "gone.safetensors" --init gone.safetensors

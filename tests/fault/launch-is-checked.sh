@@ -44,7 +44,7 @@ refused "takes a number of at least 0.001; found '0'" --timeout 0
 refused "takes a number, not negative; found '1e-400'" --lr 1e-400
 refused "needs --save" --keep 3
 refused "not a model over tokens" --sample 5
-refused "eval-only does nothing else; --export goes with --steps 0" --eval-only --export w.safetensors
+refused "eval-only computes nothing else; use --export with --steps 0" --eval-only --export w.safetensors
 refused "\-\-batch is 99999999999; at most 1073741823 is possible" --batch 99999999999
 refused "\-\-ranks is 4294967298; at most" --ranks 4294967298
 refused "\-\-steps is 9223372036854775807; at most" --steps 9223372036854775807

@@ -370,8 +370,8 @@ int main(int argc, char **argv) {
   char *said = read_whole("said", &n);
   CHECK(WIFEXITED(s) && WEXITSTATUS(s) == DT_EXIT_MISFIT);
   CHECK_SAYS(said,
-             "5 ranks: the program was compiled for tp 2 x cp 1 x pp 3, so that the number of "
-             "ranks is a multiple of 6, such as 6");
+             "5 ranks: the program was compiled for tp 2 x cp 1 x pp 3, so the number of ranks "
+             "must be a multiple of 6, such as 6");
   free(said);
   return check_done();
 }

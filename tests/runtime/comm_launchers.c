@@ -197,7 +197,7 @@ int main(void) {
   CHECK(in_launched(3, torchrun, lost, "killed", "said") == -1);
   check_refused(not_all, 2, DT_EXIT_PEER, "after 6 s these ranks of 3 had not come to rank 0: 2");
   check_refused(twice, 3, DT_EXIT_MISFIT, "as rank 1 of 3, which has joined already");
-  check_refused(other_size, 2, DT_EXIT_MISFIT, "a process came to rank 0 of 2 as rank 1 of 3");
+  check_refused(other_size, 2, DT_EXIT_MISFIT, "a process joined rank 0 of 2 as rank 1 of 3");
   check_refused(without_rank, 1, DT_EXIT_MISFIT, "torchrun's variables say rank -1 of 1");
   check_refused(no_number, 1, DT_EXIT_MISFIT, "WORLD_SIZE=two is not a number");
   check_refused(other_way, 2, DT_EXIT_USAGE, "DT_COMM=pigeons: it may be 'mpi'");

@@ -120,7 +120,8 @@ static void test_names(void) {
 }
 
 static void test_fields(void) {
-  refuses_edit("\"format\":\"dtc checkpoint\"", "\"format\":\"other\"", "not a checkpoint's manifest");
+  refuses_edit("\"format\":\"dtc checkpoint\"", "\"format\":\"other\"",
+               "not a checkpoint's manifest");
   refuses_edit("\"version\":2", "\"version\":3", "of version 3");
   refuses_edit("\"version\":2", "\"version\":0", "of version 0");
   refuses_edit("\"version\":2", "\"version\":1", "'parts' is not a list of the parts");
@@ -177,7 +178,7 @@ static void test_tensors(void) {
   if (asprintf(&both, "%s,%s", one, two) < 0) abort();
   char *edited = replaced(text, one, both);
   write_manifest(edited);
-  refuses("'blocks.0.scale' is there twice, in ck/step-00000006/part-0000");
+  refuses("'blocks.0.scale' occurs twice, in ck/step-00000006/part-0000");
   refuses_edit(both, "", "missing: 'head.weight', 'head.bias', 'blocks.0.scale' and 9 more");
   write_manifest(text);
   CHECK(unlink("ck/step-00000006/part-00001.safetensors") == 0);

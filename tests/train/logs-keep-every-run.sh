@@ -44,6 +44,6 @@ assert [r["step"] for r in log[-3:]] == [7, 0, 1] and log[-2]["run"]["data"]["tr
 # What is no log is no place for one.
 cp check.py kept.py
 LOG=check.py expect 73 run --steps 1
-says "cannot add to check.py: it is there, and is no log" err.txt
+says "cannot add to check.py: it exists and is not a log" err.txt
 LOG=check.py expect 73 run --steps 7 --resume ck
 same check.py kept.py
