@@ -30,7 +30,7 @@ t[77] = 50000
 put("range.bin", t, 100)'
 expect 0 train --steps 3 --data good.bin
 refused 65 "cut.bin: .*100 tokens.*truncated" --data cut.bin
-refused 65 "lies.bin: .*60 tokens.*lies" --data lies.bin
+refused 65 "lies.bin: .*60 tokens.*wrong" --data lies.bin
 refused 65 "new.bin: .*version 2" --data new.bin
 refused 65 "range.bin: token 77 is 50000; 'tokens' takes 0 to 15" --data range.bin
 refused 65 "range.bin: token 77 is 50000" --val range.bin --eval-every 2

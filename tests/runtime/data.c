@@ -63,7 +63,7 @@ static void test_llmc(void) {
   CHECK_SAYS(error.text, "truncated");
   write_tokens("llmc.bin", 33, 20, 1);
   CHECK(open_set(&fake_tokens, "llmc.bin") == DT_EXIT_CONTENT);
-  CHECK_SAYS(error.text, "lies");
+  CHECK_SAYS(error.text, "wrong");
   write_tokens("llmc.bin", 33, -1, 1);
   CHECK(open_set(&fake_tokens, "llmc.bin") == DT_EXIT_CONTENT);
   write_tokens("llmc.bin", 33, 33, 7);
