@@ -62,7 +62,7 @@ static void test_types(void) {
 
 static void test_lies(void) {
   refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }", 8, "truncated");
-  refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }", 8, "lies");
+  refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }", 8, "wrong");
   refuses("{'descr': '<f4', 'fortran_order': True, 'shape': (2, 1), }", 8, "Fortran");
   refuses("{'descr': '>f4', 'fortran_order': False, 'shape': (2,), }", 8, "big-endian");
   refuses("{'descr': '<c8', 'fortran_order': False, 'shape': (1,), }", 8, "type '<c8'");
