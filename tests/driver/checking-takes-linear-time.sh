@@ -45,4 +45,4 @@ model '    y = f40(y)' "$(chain 40 x)" >m.dt
 quick 0 --emit kernels
 model '    y = f60(y)' "$(chain 60 'x + 1.0')" >m.dt
 quick 1 --check
-says "m.dt:17:4: error: 'f16' comes to 196606 statements" err.txt
+says "m.dt:17:4: error: 'f16' has 196606 statements" err.txt
