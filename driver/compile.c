@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "codegen/lower/text.h"
+#include "codegen/lower/verify.h"
 #include "codegen/link.h"
 #include "driver/passes.h"
 #include "driver/fits.h"
@@ -155,7 +156,7 @@ static int run_passes(Job *j) {
   if (!j->m) return EXIT_MODEL;
   j->m->limits = j->limits;
   Buf why = {0};
-  if (!ir_verify(j->m, &why)) {
+  if (!ir_verify(j->m, &why) || (j->m->lowered && !plan_verify(j->m->lowered, &why))) {
     fprintf(stderr, "%s: error: %s\n", j->o->input, why.text);
     return EXIT_MODEL;
   }

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "codegen/lower/text.h"
+#include "codegen/lower/verify.h"
 #include "ir/verify.h"
 #include "passes/passes.h"
 
@@ -46,6 +47,10 @@ static bool listed(Str list, const char *name) {
 // Once `range` has proved the subscripts, every later pass must keep them provable.
 static void verify(const Module *m, const char *pass, bool ranges) {
   Buf why = {0};
+  if (m->lowered) { // the module is as it was
+    if (plan_verify(m->lowered, &why)) return;
+    BUG("after pass %s: %s", pass, why.text);
+  }
   if (ranges ? ir_verify_ranges(m, &why) : ir_verify(m, &why)) return;
   BUG("after pass %s: %s", pass, why.text);
 }

@@ -73,7 +73,7 @@ static Id other_term(const Fuse *u, const Stmt *s, Id value, Id *read) {
 
 // One element of the bias for each column of the product: with y's address, its own moves along the
 // columns and stands still along the rows.
-static bool along_columns(const Stmt *s, const Affine *y, const Affine *bias, int64_t columns) {
+bool fuse_along_columns(const Stmt *s, const Affine *y, const Affine *bias, int64_t columns) {
   if (bias->nrest) return false;
   for (uint32_t i = 0; i < s->nindex; i++) {
     if (s->index[i].extent == 1) continue;
@@ -84,7 +84,7 @@ static bool along_columns(const Stmt *s, const Affine *y, const Affine *bias, in
   return true;
 }
 
-static bool same_place(const Stmt *s, const Affine *a, const Affine *b) {
+bool fuse_same_place(const Stmt *s, const Affine *a, const Affine *b) {
   bool same = !a->nrest && !b->nrest && a->base == b->base;
   for (uint32_t i = 0; same && i < s->nindex; i++)
     same = s->index[i].extent == 1 || a->coef[i] == b->coef[i];
@@ -109,7 +109,7 @@ static void match_bias(Fuse *u, uint32_t product) {
   Affine at = affine_lhs(u->m, u->f, u->fp->layout, s),
          from = affine_read(u->m, u->fp->layout, s, read),
          term = affine_read(u->m, u->fp->layout, s, bias);
-  if (!same_place(s, &at, &from) || !along_columns(s, &at, &term, g.n)) return;
+  if (!fuse_same_place(s, &at, &from) || !fuse_along_columns(s, &at, &term, g.n)) return;
   for (uint32_t i = 0; i < u->f->stmt.n; i++) // made once
     if (i != use && u->f->stmt.at[i].kind == ST_COMP && u->f->stmt.at[i].lhs == s->lhs) return;
   u->fp->layout[z->lhs] = u->fp->layout[s->lhs];

@@ -41,9 +41,18 @@ typedef struct Fuse {
 
 // view.c: layouts, renaming statements as views (marks those statements in `skip`)
 void fuse_layouts(Fuse *u, bool *skip);
+// where(constant == index, piece[..], 0.0): the read, the constant and the index.
+bool view_is_piece(const Module *m, Id e, Id *read, int64_t *constant, uint32_t *index);
+// An accumulator that its += statements write piece by piece, each element once: all may just store.
+bool view_in_pieces(const Fuse *u, Id value);
 
 // bias.c: products that a bias is added to; marks what adds it in `skip`
 void fuse_biases(Fuse *u, bool *skip);
+// One element of the bias for each column of the product that s adds it to: with the left side's address, the bias's
+// moves along the columns and stands still along the rows.
+bool fuse_along_columns(const Stmt *s, const Affine *y, const Affine *bias, int64_t columns);
+// Both are the same element at every point of s.
+bool fuse_same_place(const Stmt *s, const Affine *a, const Affine *b);
 
 // lanes.c: the vector index of a statement with a reduction, from the statement alone; and costs
 uint8_t fuse_vec(const Fuse *u, const Stmt *s);

@@ -186,7 +186,7 @@ static bool disjoint(const Module *m, const Stmt *x, const Stmt *y, uint32_t ran
 
 // An accumulator that its += statements write piece by piece, each element once: all may just
 // store.
-static bool in_pieces(const Fuse *u, Id value) {
+bool view_in_pieces(const Fuse *u, Id value) {
   const Value *v = &u->f->value.at[value];
   int64_t n = 0;
   for (uint32_t i = 0; i < u->f->stmt.n; i++) {
@@ -214,7 +214,7 @@ typedef struct Assembly {
 } Assembly;
 
 // where(constant == index, piece[..], 0.0): the read, the constant and the index.
-static bool is_piece(const Module *m, Id e, Id *read, int64_t *constant, uint32_t *index) {
+bool view_is_piece(const Module *m, Id e, Id *read, int64_t *constant, uint32_t *index) {
   if (!ex_is(m, e, OP_WHERE)) return false;
   Id test = ex_arg(m, e, 0), zero = ex_arg(m, e, 2);
   *read = ex_arg(m, e, 1);
@@ -232,7 +232,7 @@ static bool add_piece(const Fuse *u, const Stmt *s, Id e, Assembly *a) {
   Id read, sub[MAX_RANK];
   int64_t c;
   uint32_t index;
-  if (!is_piece(u->m, e, &read, &c, &index) || a->n == 64 || (a->n && index != a->index))
+  if (!view_is_piece(u->m, e, &read, &c, &index) || a->n == 64 || (a->n && index != a->index))
     return false;
   Id from = (Id)ex(u->m, read)->integer;
   const Value *v = &u->f->value.at[from];
@@ -280,7 +280,7 @@ static bool assembled(Fuse *u, const Stmt *s) {
 void fuse_layouts(Fuse *u, bool *skip) {
   for (Id v = 0; v < u->f->value.n; v++) u->fp->layout[v] = layout_own(u->f, v);
   u->pieces = NEWN(u->m->arena, bool, u->f->value.n);
-  for (Id v = 0; v < u->f->value.n; v++) u->pieces[v] = in_pieces(u, v);
+  for (Id v = 0; v < u->f->value.n; v++) u->pieces[v] = view_in_pieces(u, v);
   for (uint32_t i = 0; i < u->f->stmt.n; i++) skip[i] = assembled(u, &u->f->stmt.at[i]);
   for (uint32_t i = 0; i < u->f->stmt.n; i++) {
     const Stmt *s = &u->f->stmt.at[i];

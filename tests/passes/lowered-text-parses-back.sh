@@ -1,8 +1,8 @@
-# The kernels of every example in many layouts print, parse back and print the same again: after fuse, after overlap,
+# The kernels of every example in many layouts verify, print, parse back and print the same again: after fuse, after overlap,
 # after plan.
 . "$(dirname "$0")/../support/lib.sh"
 back() { # model options
-  "$DTC" "$@" --dump-after fuse,overlap,plan >dump.txt
+  DTC_VERIFY=1 "$DTC" "$@" --dump-after fuse,overlap,plan >dump.txt
   awk '/^# after /{n++; next} {print > ("level" n ".ir")}' dump.txt
   for n in 1 2 3; do
     "$DTC" --run "" level$n.ir >again.ir || fail "$*: does not parse back"

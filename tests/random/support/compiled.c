@@ -6,6 +6,8 @@
 
 #include "codegen/lower/kernel.h"
 #include "codegen/link.h"
+#include "codegen/lower/text.h"
+#include "codegen/lower/verify.h"
 #include "tests/random/support/check.h"
 #include "tests/random/support/merge.h"
 #include "tests/support/scratch.h"
@@ -113,6 +115,34 @@ static void run_job(const Job *j, TestFn *run, int64_t frame, Failure *failure) 
   buf_free(&error);
 }
 
+// The kernels verify, print, parse back, and print and verify the same again.
+static bool round_trip(Arena *a, const Module *m, Buf *error) {
+  Buf one = {0}, two = {0}, why = {0};
+  Sources *s = sources_new(a);
+  s->out = stderr;
+  level_print(m, true, &one);
+  Module *again = level_parse(a, s, str_intern("kernels.ir"), one.text, one.n);
+  if (again) level_print(again, true, &two);
+  bool same = again && one.n == two.n && !memcmp(one.text, two.text, one.n);
+  bool ok = plan_verify(m->lowered, &why) && same && plan_verify(again->lowered, &why);
+  if (!ok)
+    buf_printf(error, "after pass %s: %s", level_name[m->lowered->level],
+               why.n ? why.text : again ? "kernels print differently after parsing" : "kernels do not parse back");
+  buf_free(&one);
+  buf_free(&two);
+  buf_free(&why);
+  return ok;
+}
+
+static Plan *lower_program(Arena *a, Module *m, Buf *error) {
+  static bool (*const pass[])(Module *) = {pass_fuse, pass_overlap, pass_plan};
+  for (int i = 0; i < 3; i++) {
+    CHECK(pass[i](m));
+    if (i != 1 && !round_trip(a, m, error)) return NULL;
+  }
+  return m->lowered;
+}
+
 static void *build(const Plan *p, const CompileOptions *with, Buf *error) {
   Buf c = {0}, object = {0};
   CpuOptions cpu = {.arch = str_intern(with->arch), .opt = with->opt};
@@ -142,8 +172,8 @@ bool check_compiled(Arena *a, Job *job, uint32_t n, const CompileOptions *o, Fai
   m->limits = o->limits;
   if (n == 1) m->entry[ENTRY_UPDATE] = fn[0];
   else merge_top(m, fn, n);
-  Plan *p = plan_lower(m);
-  void *lib = build(p, o, error);
+  Plan *p = lower_program(a, m, error);
+  void *lib = p ? build(p, o, error) : NULL;
   if (!lib) return false;
   plan_scratch(lib, p);
   for (uint32_t i = 0; i < n; i++) {

@@ -40,7 +40,11 @@ static Id merge_one(Merge *g, Id fn) {
   f->name = name;
   f->loc = 0;
   f->value.at = arena_copy(dst->arena, from->value.at, from->value.n * sizeof *from->value.at);
-  for (uint32_t i = 0; i < f->value.n; i++) f->value.at[i].loc = 0;
+  for (uint32_t i = 0; i < f->value.n; i++) { // of parameters and data that the merged module lacks
+    f->value.at[i].loc = 0;
+    f->value.at[i].means = MEANS_NONE;
+    f->value.at[i].of = 0;
+  }
   f->value.cap = f->value.n;
   f->arg.at = arena_copy(dst->arena, from->arg.at, from->arg.n * sizeof(Id));
   f->result.at = arena_copy(dst->arena, from->result.at, from->result.n * sizeof(Id));
