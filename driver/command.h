@@ -13,7 +13,7 @@ typedef struct Command {
 // NULL: no command has that name.
 const Command *command_find(const char *name);
 void command_help_all(FILE *out);
-// The help of one, with what it says beyond the table's line. Returns 0.
+// Prints the help of one command: its line of the table and its text. Returns 0.
 int command_help(const char *name, const char *more);
 
 // "dtc NAME: MESSAGE" on stderr. Returns EXIT_USAGE.

@@ -194,7 +194,7 @@ static uint64_t hash_more(uint64_t h, const Buf *b) {
   return h;
 }
 
-// The hash that tells two programs apart: over everything emitted, and the limits that are not the
+// The hash that distinguishes two programs: over everything emitted, and the limits that are not
 // default.
 static Str build_hash(const Module *m, const Buf *c, const Buf *object) {
   uint64_t h = 0xcbf29ce484222325u;
@@ -333,7 +333,7 @@ static void add_axes(Job *j) {
   }
 }
 
-// The last pass that is needed for what was asked.
+// The last pass that the requested output needs.
 static Str last_pass(const Options *o) {
   if (o->interpret) return o->pp > 1 ? "pipeline" : o->tp > 1 || o->cp > 1 ? "localise" : "optimizer";
   if (!o->check || o->emit || o->report) return NULL;

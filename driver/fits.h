@@ -5,7 +5,7 @@
 #include "codegen/lower/kernel.h"
 
 // Whether a rank of a launch with `dp` data-parallel ranks needs at most `most` bytes (0: any). If
-// not, says on `err` what it needs and which other layouts need less.
+// not, prints on `err` the memory that it needs and other layouts that need less.
 bool memory_fits(const Plan *p, Str input, int dp, int64_t most, FILE *err);
 
 #endif

@@ -14,7 +14,7 @@ typedef struct Token {
   const char *at;
   int n;
   int was, col;     // column in the text as it was; in the new code, without its indentation
-  bool call, unary; // a `(` right behind what it calls; a `-` with nothing on its left
+  bool call, unary; // a `(` right behind the name it calls; a `-` with nothing on its left
 } Token;
 
 typedef struct Line {
@@ -26,7 +26,7 @@ typedef struct Line {
   int equal;                          // the token `=` outside of brackets; -1: there is none
   int blank;                          // lines without anything before this one
   // In the new layout.
-  int indent, braces; // levels; braces: without those of a line that goes on
+  int indent, braces; // levels; braces: without those of a continued line
   int margin;         // columns before the code
   bool inside;        // begins within brackets
   char *code;
@@ -163,11 +163,11 @@ static bool continues(const Token *t) {
   return is_any(t, of);
 }
 
-// Levels: one for each open brace, and one more where the line goes on from one before, unless it
-// begins by closing the bracket that it goes on from.
+// Levels: one for each open brace, and one more where the line continues one before, unless it
+// begins by closing the bracket that was left open.
 static void indent(Fmt *f) {
   int braces = 0, brackets = 0;
-  bool open = false; // the last line of code goes on
+  bool open = false; // the last line of code continues
   for (uint32_t i = 0; i < f->line.n; i++) {
     Line *l = &f->line.at[i];
     int lead = 0, closed = 0;
@@ -189,7 +189,7 @@ static void indent(Fmt *f) {
 
 // ---- spaces within a line ----
 
-// Whether a value may end in this token: what follows it is then an operator, or its call.
+// Whether a value may end in this token: the next one is then an operator, or its call.
 static bool is_value(const Token *t) {
   return t->kind == WORD || t->kind == NUMBER || t->kind == STRING || t->kind == DOTS ||
          is(t, ")") || is(t, "]");
@@ -271,10 +271,10 @@ static uint32_t align_equals(Fmt *f, uint32_t from) {
   return to;
 }
 
-// Where a line within brackets was aligned to what the innermost of them begins with, it stays so.
+// A line within brackets stays aligned to the first token in the innermost bracket, if it was.
 static void place(Fmt *f) {
   typedef struct Open {
-    int was, now; // column of what follows the bracket in its line; -1: nothing
+    int was, now; // column of the token after the bracket in its line; -1: none
   } Open;
   VEC(Open) open = {0};
   for (uint32_t i = 0; i < f->line.n; i++) {

@@ -247,7 +247,7 @@ static int combine_outputs(const Options *o) {
   return 0;
 }
 
-// Two microbatches take turns within a layer: what is kept for one layer at a time would be the
+// Two microbatches take turns within a layer: buffers that hold one layer at a time would be the
 // other's.
 static int combine_flight(const Options *o) {
   if (o->in_flight < 2) return 0;

@@ -29,9 +29,9 @@ typedef struct Options {
   int64_t zero, zero_group, dp; // group 0: all ranks; dp 0: not given
   int64_t pp; // 0: not given
   Str schedule; // NULL: not given
-  int pipe_kind, pipe_chunks; // what it comes to: DtPipeKind, chunks a stage
+  int pipe_kind, pipe_chunks; // from `schedule`: DtPipeKind, chunks a stage
   Str accumulate, gather; // "once", "each"; NULL: not given
-  bool accumulate_each, gather_once; // what they come to
+  bool accumulate_each, gather_once; // from the two words above
   int64_t in_flight; // microbatches; 0: 1
 } Options;
 

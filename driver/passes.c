@@ -97,7 +97,7 @@ bool pipeline_run(Module *m, const PipelineOptions *o) {
   return ok;
 }
 
-// Whether ranks exchange something in the module: what the passes up to `shard` do not know of.
+// Whether ranks exchange anything in the module. The passes up to `shard` do not know collectives.
 static bool is_cut(const Module *m) {
   for (Id f = 0; f < m->fn.n; f++)
     for (uint32_t i = 0; i < m->fn.at[f].stmt.n; i++) {

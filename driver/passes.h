@@ -4,7 +4,7 @@
 
 #include "ir/ir.h"
 
-// What is true of a module. A pass names what it requires and what holds after it.
+// Facts about a module. A pass names the facts that it requires and those that hold after it.
 enum Fact {
   FACT_FLAT = 1, // no calls but of intrinsics and repeats
   FACT_RANGED = 2, // every subscript proved in range

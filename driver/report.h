@@ -9,7 +9,7 @@ typedef struct Report {
   int64_t parameters; // elements
   int64_t param_bytes, grad_bytes, moment_bytes, frame_bytes, data_bytes, total_bytes; // of one rank
   int64_t state_bytes; // parameters, gradients and moments: what ZeRO cuts
-  int64_t gathered_bytes, reducing_bytes; // what is whole for a while
+  int64_t gathered_bytes, reducing_bytes; // units that are held whole for a while
   int64_t other_bytes; // the norm's sums, a tensor collected to be written, small units together
   int64_t scratch_bytes, exchange_bytes; // of one thread; with all ranks on one machine
   int stages, stage; // of a pipeline; the one whose rank needs most
@@ -26,7 +26,7 @@ typedef struct Report {
 // Of a launch with `ranks` data-parallel ranks.
 Report report_make(const Plan *p, int ranks);
 
-// What a rank's memory is made of, as all forms of the report tell it: row 0 to REPORT_MEMORY - 1.
+// The parts of a rank's memory, in all forms of the report: row 0 to REPORT_MEMORY - 1.
 enum { REPORT_MEMORY = 13 };
 typedef struct ReportBytes {
   const char *key, *label; // in JSON; for people

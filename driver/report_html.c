@@ -1,6 +1,6 @@
 // --report html: one page that needs nothing else, for a screen or for paper. Every number of
 // --report json is in it, in a `data` element whose id is the number's name there and whose value
-// is exact; what the reader sees has units. A rank's memory and a pipeline's timeline are drawn.
+// is exact; the visible text has units. A rank's memory and a pipeline's timeline are drawn.
 #include "driver/report.h"
 
 #include <inttypes.h>
@@ -186,7 +186,7 @@ static void layout_html(const Report *r, const Module *m, FILE *out) {
   fputs("</table>\n</section></div>\n", out);
 }
 
-// Colours that neighbours in the bar tell apart, on light and on dark.
+// Colours that distinguish neighbours in the bar, on light and on dark.
 static int hue(int row) { return (row * 137 + 213) % 360; }
 
 static void memory_html(const Report *r, FILE *out) {

@@ -41,7 +41,7 @@ void source_free(Source *s) {
 // ---- calls
 
 typedef struct Args {
-  Tensor *tensor, **arg, **result; // by argument; tensor: what is the caller's memory
+  Tensor *tensor, **arg, **result; // by argument; tensor: in the caller's memory
   const Fn *f;
 } Args;
 

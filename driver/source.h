@@ -16,7 +16,7 @@ typedef struct Source {
   double value, value_bound, value_spread; // the loss
   Tensor **grad;   // of each parameter; `scale` is the bound of each element
   double **spread; // of each element: what roundings of `unit` do to it
-  double slope;    // the largest difference from a tangent, in parts of what is allowed
+  double slope;    // the largest difference from a tangent, in units of the allowed error
 } Source;
 
 // Two modules of the front end, of the same model with a microbatch as large as the batch; `step`
@@ -32,7 +32,7 @@ void source_step(Source *s, const DtProgram *p, const DtCall *c);
 double source_points(const Module *m, Id fn);
 // A statement's place and indices: of that which has the most points.
 void source_largest(const Module *m, Buf *out);
-// Whether the loss is a function of what a microbatch is: statistics over `local(b: ...)`.
+// Whether the loss depends on the size of a microbatch: statistics over `local(b: ...)`.
 bool source_is_local(const Module *m);
 
 #endif

@@ -1,5 +1,5 @@
 // The tables that emitted C holds, made of the module itself: for the interpreter, which takes the
-// compiled code's place, and for reports, which say what the program will need.
+// compiled code's place, and for reports on the program's memory.
 #ifndef DTC_TABLES_H
 #define DTC_TABLES_H
 

@@ -10,10 +10,10 @@
 #include "runtime/files/json.h"
 #include "runtime/files/safetensors.h"
 
-// A step of so many points takes the interpreter about three minutes, bounds, spreads and tangents
+// The interpreter takes about three minutes for a step of this size, bounds, spreads and tangents
 // included.
 static const double MOST_POINTS = 4e8;
-// Beside each weight's first value: zeros would hide what is multiplied by them.
+// Added to each weight's first value: a zero would hide an error in its factor.
 static const double MOVED = 0.02;
 enum { BOUNDS = 2 }; // doc/numerics.md has these
 static double spreads(bool fp64) { return fp64 ? 16 : 6; }
@@ -156,14 +156,14 @@ static bool read_log(const VerifyRun *v, double *loss, double *norm) {
 // a comparison that roundings may turn.
 typedef struct Errors {
   int64_t count, left_out;
-  double largest, square, norm, worst; // worst: in parts of what is allowed
+  double largest, square, norm, worst; // worst: in units of the allowed error
   double allowed;                      // sum of squares
 } Errors;
 
 typedef struct Compare {
   bool fp64;
   double unit;
-  double least; // what is allowed of any element of the tensor
+  double least; // the least allowed error of an element of the tensor
 } Compare;
 
 static void compare_one(const Compare *c, Errors *e, double want, double got, double bound,

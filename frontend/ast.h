@@ -106,7 +106,7 @@ typedef struct Parser {
   size_t n;
   uint32_t line_from, line_end; // a part of a line without its end: nothing in between ends a line
   bool only_expr; // parse one expression
-  DeclList decl; // what was found
+  DeclList decl; // the result
   Ast *expr;
   // The lexer's state.
   Span at; // of the token before
@@ -117,7 +117,7 @@ typedef struct Parser {
   Span queue_span[2];
   Ast *queue_value[2];
   int nqueue;
-  int start; // a first token that says what is parsed, or 0
+  int start; // a first token that selects what is parsed, or 0
 } Parser;
 
 // Parses a file of declarations (or, with only_expr, one expression). Errors go to p->src.

@@ -558,7 +558,7 @@ static void describe_instance(Fb *fb, Inst *x) {
   for (uint32_t k = 0; k < x->nresult; k++) x->result[k] = value_shape(fb, fb->result.at[k]);
 }
 
-// Fills the body; the trail tells where it was called from.
+// Fills the body; the trail has the place of the call.
 static bool fill_instance(Fb *fb, const Entity *c, const Actuals *arg, const Fb *caller, Inst *x) {
   Front *fr = fb->fr;
   const ArgList *formal = callee_formals(c);

@@ -1,4 +1,4 @@
-// An index whose extent nothing tells: the error, with a range to paste where one would do.
+// An index of unknown extent: the error, with a range to paste if one is enough.
 #include "frontend/front.h"
 
 // coef * the index + something from lo to hi.

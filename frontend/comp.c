@@ -68,13 +68,13 @@ static R read_value(St *st, Id value, const Id *sub, Id loc) {
   return r_ir(st->fb->fr->m, read);
 }
 
-typedef struct Places {
+typedef struct ReadPlaces {
   St *st;
   VEC(Id) loc;
-} Places;
+} ReadPlaces;
 
 static void place_read(const Module *m, Id read, void *ctx) {
-  Places *p = ctx;
+  ReadPlaces *p = ctx;
   uint32_t k = 0;
   while (k < p->st->read.n && p->st->read.at[k].read != read) k++;
   PUSH(m->arena, p->loc, k < p->st->read.n ? p->st->read.at[k].loc : 0);
@@ -82,7 +82,7 @@ static void place_read(const Module *m, Id read, void *ctx) {
 
 // Notes where the body's reads are, while they are as they were made.
 static void note_places(St *st, Id body) {
-  Places p = {.st = st};
+  ReadPlaces p = {.st = st};
   if (st->read.n) ex_reads(st->fb->fr->m, body, place_read, &p);
   st->read_loc = p.loc.at;
   st->nread_loc = p.loc.n;
@@ -472,7 +472,7 @@ static R build_random(St *st, const Frame *f) {
   return r_ir(m, ex3(m, OP_RANDOM, ex_int(m, fb->fr->nsite++), iter, element));
 }
 
-// Functions of scalars: name, number of arguments, operator; what is no operator is made of some.
+// Functions of scalars: name, number of arguments, operator. Others are composed of operators.
 typedef enum FnKind {
   K_OP, K_NUM, K_WHERE, K_REAL, K_INT, K_STOP, K_RANDOM, K_RELU, K_SIGMOID, K_RSQRT, K_SQUARE,
   K_CEIL

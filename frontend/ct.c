@@ -185,7 +185,7 @@ static CtFn fn_of(Str name) {
 
 bool ct_function(Str name) { return fn_of(name) != NFN; }
 
-// Whether these arguments of an initialiser tell how to draw numbers.
+// Whether these arguments of an initialiser define a distribution.
 static bool init_ok(Front *fr, CtFn f, double a, double b, Id loc) {
   if (!isfinite(a) || !isfinite(b)) err(fr, loc, "'%s' takes finite numbers", fns[f].name);
   else if (f == FN_NORMAL && a < 0) err(fr, loc, "'normal' has a std of at least 0, not %g", a);

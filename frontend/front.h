@@ -3,10 +3,10 @@
 //   unit.c      reads and parses files, resolves `use`, finds declarations
 //   ct.c        compile-time values: sizes, flags, initialisers
 //   layer.c     templates to layer types: sizes settled, parameters laid out
-//   scope.c     what a name means
+//   scope.c     the meaning of a name
 //   comp.c      scalar expressions and comprehensions to IR
 //   index.c     which indices a statement has, and their extents
-//   bound.c     an index whose extent nothing tells
+//   bound.c     an index of unknown extent
 //   tensor.c    calls, whole-tensor arithmetic, pad, slice, concat, cumsum, topk
 //   body.c      bodies of methods and functions; one IR function per distinct instance
 //   train.c     the train block and -D
@@ -78,7 +78,7 @@ typedef struct Field {
   Ct ct; // CT
   LayerType *type; // LAYER, STACK
   int64_t count; // STACK
-  uint32_t first; // PARAM: position in LayerType.param; LAYER, STACK: of the first of its own
+  uint32_t first; // PARAM: position in LayerType.param; LAYER, STACK: of its first parameter
 } Field;
 // A layer with its sizes settled. Equal arguments (and, where a stack's iteration matters, depth)
 // give the same LayerType.
@@ -119,7 +119,7 @@ struct Inst {
 };
 
 typedef struct Trail Trail;
-struct Trail { // what is being instantiated, for notes
+struct Trail { // the instantiation under way, for notes
   Trail *up;
   Id loc;
   const char *what;
@@ -365,7 +365,7 @@ typedef struct St {
   uint32_t nread_loc;
   bool dots_local; // `...` is named by a local(...)
   bool dots_bound, dots_known; // `...` is bound somewhere; its rank is known
-  Id dots_loc; // of the tensor that told it
+  Id dots_loc; // of the tensor that determined it
   VarList dots;
   IndexVar dots_mark; // stands for all of dots in a list made before they are known
   bool whole_known;
@@ -378,11 +378,11 @@ IndexVar *var_new(St *st, Str name, Id loc);
 bool shard_enter(St *st, const ArgList *shard);
 bool shard_bound(St *st);
 uint8_t shard_on(St *st, Str name); // the axes that it gives to an index
-void no_shard(Fb *fb, const ArgList *shard); // of what has no indices on its left: an error
+void no_shard(Fb *fb, const ArgList *shard); // of a statement without indices on its left: an error
 bool param_shard(Front *fr, const AstStmt *s, Param *p);
 // The indices that e binds (i, i < n, ..., (a b=2)), appended to list and to f.
 bool bind_index(St *st, const Ast *e, Frame *f, VarList *list);
-// Appends the list to the frame, `...` as what it stands for; false where there are too many.
+// Appends the list to the frame, with `...` expanded; false if there are too many.
 bool frame_add(St *st, Frame *f, const VarList *list, Id loc);
 NodeInfo *node_info(St *st, const Ast *e);
 void constrain(St *st, Id loc, Str tensor, uint32_t dim, int64_t extent, IndexVar **factor,

@@ -84,7 +84,7 @@ static bool scalar_result(Fb *fb, Id v, Id loc, const char *what) {
   return false;
 }
 
-// Metrics are expressions over what the loss has bound.
+// Metrics are expressions over names that the loss has bound.
 static bool add_metrics(Fb *fb) {
   Front *fr = fb->fr;
   Metric metric[MAX_METRICS];

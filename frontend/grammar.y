@@ -205,7 +205,7 @@ param: T_PARAM T_NAME '[' dims '|' dims ']' shard options {
     }
   ;
 
-// shard(o: tp, t: cp): which index or dimension an axis of the mesh deals out.
+// shard(o: tp, t: cp): the index or dimension that an axis of the mesh cuts.
 shard: %empty { $$ = (ArgList){0}; }
   | T_SHARD '(' sharded ')' { $$ = $3; }
   ;
@@ -347,7 +347,7 @@ static bool starts_expr(yysymbol_kind_t t) {
          t == YYSYMBOL_T_DOTS || t == YYSYMBOL_T_STACK || t == YYSYMBOL_T_NOT;
 }
 
-// What of it to leave unsaid: a longer list of what may follow helps nobody.
+// The tokens to leave out: a longer list of possible tokens does not help.
 static bool unsaid(yysymbol_kind_t t, const bool *may) {
   const char *name = yysymbol_name(t);
   if (operator_like(name)) return true;

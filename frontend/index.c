@@ -1,4 +1,4 @@
-// The indices of a statement: where they are bound, and what their extents are. Every bare
+// The indices of a statement: the places where they are bound, and their extents. Every bare
 // subscript and group says that a product of extents is a tensor's extent; solve() finds the
 // unknown ones.
 #include "frontend/front.h"

@@ -484,11 +484,11 @@ LayerType *layer_make(Env *env, AstDecl *decl, Unit *unit, const ArgList *arg, I
   return ok ? finish_type(fr, t, loc) : NULL;
 }
 
-// A -D whose value is no expression is a string: this is told here, where a number was meant.
+// A -D whose value is not an expression is a string: reported here, where a number is needed.
 static bool kinds_agree(Front *fr, const Arg *formal, const Ct *given, Id loc, Env *env) {
   if (given->kind != CT_STR && formal->value->kind != A_STR) return true;
   Ct usual = ct_eval(env, formal->value);
-  if (given->kind == CT_ERROR || usual.kind == CT_ERROR) return true; // told already
+  if (given->kind == CT_ERROR || usual.kind == CT_ERROR) return true; // reported already
   if ((given->kind == CT_STR) == (usual.kind == CT_STR)) return true;
   err(fr, loc, "-D %s= gives %s, and its default is %s", formal_name(formal), ct_kind_text(given),
       ct_kind_text(&usual));

@@ -1,5 +1,5 @@
-// What a name means. Innermost first: what the body has bound, the layer's fields and arguments,
-// the file's declarations and the files that it uses, builtins. (Indices of a statement come
+// The meaning of a name. Innermost first: names of the body, the layer's fields and arguments, the
+// file's declarations and the files that it uses, builtins. (Indices of a statement come
 // before all of these; comp.c looks there first.)
 #include "frontend/front.h"
 
@@ -173,7 +173,7 @@ static const char *said_here(Str name) {
   return NULL;
 }
 
-// "Embedding, Linear, ...": what a file or layer has, where no name in it is near.
+// "Embedding, Linear, ...": the names in a file or layer, if none of them is near.
 static const char *all_of(Front *fr, const Names *names) {
   const char *text = "";
   for (uint32_t i = 0; i < names->n; i++)

@@ -81,7 +81,7 @@ static bool ct_actuals(Fb *fb, const Entity *callee, const ArgList *formal, cons
   return true;
 }
 
-// A stack's first result has to be what its first argument was.
+// A stack's first result must have the type and shape of its first argument.
 static bool check_stack(Fb *fb, const Entity *callee, const Inst *inst, const Actuals *a, Id loc) {
   Front *fr = fb->fr;
   Shape s = a->n && a->tensor[0] != NONE ? value_shape(fb, a->tensor[0]) : (Shape){0};

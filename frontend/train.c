@@ -109,14 +109,14 @@ static bool as_precision(Front *fr, const Ast *e, Str *out) {
 }
 
 // The arguments of optimizer and schedule: name, kind, where it goes.
-typedef struct Slot {
+typedef struct Argument {
   const char *name;
   enum { T_INT64, T_DOUBLE, T_FLAG, T_PAIR } kind;
   void *to, *to2;
   bool given;
-} Slot;
+} Argument;
 
-static bool set_slot(Front *fr, Slot *s, const Ast *e) {
+static bool set_argument(Front *fr, Argument *s, const Ast *e) {
   bool two = s->kind == T_PAIR && e->kind == A_TUPLE && e->arg.n == 2;
   s->given = true;
   switch (s->kind) {
@@ -132,18 +132,18 @@ static bool set_slot(Front *fr, Slot *s, const Ast *e) {
   return false;
 }
 
-static bool set_slots(Front *fr, const Ast *call, Slot *slot, uint32_t n) {
+static bool set_arguments(Front *fr, const Ast *call, Argument *argument, uint32_t n) {
   bool ok = true;
   for (uint32_t i = 0; i < call->arg.n; i++) {
     const Arg *a = &call->arg.at[i];
     Str names[8];
     uint32_t at = a->name ? 0 : i;
-    for (uint32_t k = 0; k < n; k++) names[k] = str_intern(slot[k].name);
+    for (uint32_t k = 0; k < n; k++) names[k] = str_intern(argument[k].name);
     while (a->name && at < n && names[at] != a->name) at++;
-    if (at >= n || a->note || slot[at].given) {
+    if (at >= n || a->note || argument[at].given) {
       Str near = a->name ? did_you_mean(a->name, names, n) : NULL;
       Id loc = a->name ? a->name_loc : a->value->loc;
-      if (at < n) err(fr, loc, "'%s' is given twice", slot[at].name);
+      if (at < n) err(fr, loc, "'%s' is given twice", argument[at].name);
       else if (near)
         err(fr, loc, "'%s' has no argument '%s'; did you mean '%s'?", call->a->name, a->name, near);
       else if (a->name) err(fr, loc, "'%s' has no argument '%s'", call->a->name, a->name);
@@ -151,7 +151,7 @@ static bool set_slots(Front *fr, const Ast *call, Slot *slot, uint32_t n) {
       ok = false;
       continue;
     }
-    ok &= set_slot(fr, &slot[at], a->value);
+    ok &= set_argument(fr, &argument[at], a->value);
   }
   return ok;
 }
@@ -167,11 +167,11 @@ static bool optimizer(Front *fr, const Ast *e) {
   Train *t = &fr->m->train;
   if (!is_call(fr, e, what)) return false;
   Str name = e->a->name;
-  Slot sgd[] = {{"lr", T_DOUBLE, &t->lr, NULL, false},
+  Argument sgd[] = {{"lr", T_DOUBLE, &t->lr, NULL, false},
                 {"momentum", T_DOUBLE, &t->momentum, NULL, false},
                 {"nesterov", T_FLAG, &t->nesterov, NULL, false},
                 {"weight_decay", T_DOUBLE, &t->weight_decay, NULL, false}};
-  Slot adam[] = {{"lr", T_DOUBLE, &t->lr, NULL, false},
+  Argument adam[] = {{"lr", T_DOUBLE, &t->lr, NULL, false},
                  {"betas", T_PAIR, &t->beta1, &t->beta2, false},
                  {"eps", T_DOUBLE, &t->eps, NULL, false},
                  {"weight_decay", T_DOUBLE, &t->weight_decay, NULL, false}};
@@ -179,7 +179,8 @@ static bool optimizer(Front *fr, const Ast *e) {
   t->opt = is_sgd ? OPT_SGD : is_adamw ? OPT_ADAMW : OPT_ADAM;
   t->weight_decay = is_adamw ? 0.01 : 0;
   t->lr = is_sgd ? 0.01 : 1e-3;
-  if (is_sgd || is_adamw || !strcmp(name, "adam")) return set_slots(fr, e, is_sgd ? sgd : adam, 4);
+  if (is_sgd || is_adamw || !strcmp(name, "adam"))
+    return set_arguments(fr, e, is_sgd ? sgd : adam, 4);
   err(fr, e->a->loc, "unknown optimizer '%s'; expected %s", name, what);
   return false;
 }
@@ -189,13 +190,13 @@ static bool schedule(Front *fr, const Ast *e, int64_t *steps) {
   static const char *const what = "constant(...), linear(...), cosine(...) or inverse_sqrt(...)";
   Train *t = &fr->m->train;
   if (!is_call(fr, e, what)) return false;
-  Slot slot[] = {{"warmup", T_INT64, &t->warmup, NULL, false},
+  Argument argument[] = {{"warmup", T_INT64, &t->warmup, NULL, false},
                  {"steps", T_INT64, steps, NULL, false},
                  {"final", T_DOUBLE, &t->final, NULL, false}};
   for (int k = 0; k < 4; k++)
     if (!strcmp(name[k], e->a->name)) {
       t->schedule = (ScheduleKind)k;
-      return set_slots(fr, e, slot, k == SCHED_CONSTANT || k == SCHED_INVSQRT ? 2 : 3);
+      return set_arguments(fr, e, argument, k == SCHED_CONSTANT || k == SCHED_INVSQRT ? 2 : 3);
     }
   err(fr, e->a->loc, "unknown schedule '%s'; expected %s", e->a->name, what);
   return false;

@@ -245,7 +245,7 @@ static Id sample_count(Rewrite *w, int64_t least) {
   return ex1(m, OP_TO_REAL, ex2(m, OP_MAX, left, ex_int(m, least)));
 }
 
-// lhs[free] (+)= of what has been stored in `from`: a sum's mean, a maximum if there is any sample.
+// lhs[free] (+)= of the value stored in `from`: a sum's mean, a maximum if there is any sample.
 static void finish_local(Rewrite *w, const Stmt *s, Id from, const SampleIndices *all) {
   Module *m = w->m;
   Id e = ex_read(m, fn_of(w), from, s->sub);
@@ -282,7 +282,7 @@ static void local_stmt(Rewrite *w, const Stmt *s, const SampleIndices *all, Id b
   if (!direct) finish_local(w, s, lhs, all);
 }
 
-// ---- what is linear in partial sums
+// ---- linearity in partial sums
 
 // e, which is no partial sum, as a term of one. NONE for an int that differs between microbatches,
 // which can't be cut into parts.

@@ -328,7 +328,7 @@ static bool cut_reduction(Norm *n) {
     normal_finish(n, RED_NONE, ex2(n->m, OP_DIV, sum, ex_real(n->m, count)));
     return true;
   }
-  normal_keep(n, blocks, part); // what is left of the bound indices: the blocks
+  normal_keep(n, blocks, part); // the remaining bound indices: the blocks
   return true;
 }
 

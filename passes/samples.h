@@ -16,7 +16,7 @@ typedef struct SampleType {
   uint8_t dim;
   bool params; // depends on parameters
   bool total; // depends on a total
-  bool local; // depends on what a local index reduces: another value in each microbatch
+  bool local; // depends on a local reduction: another value in each microbatch
   int64_t inner;
   int64_t other[MAX_RANK]; // of dimensions that a local index made: like inner; 0: not over samples
 } SampleType;

@@ -21,7 +21,7 @@ typedef struct Simplify {
   Module *m;
   Fn *f;
   const Stmt *s; // whose indices expressions name
-  Id *memo; // for each expression of the statement: what it became, or NONE
+  Id *memo; // for each expression of the statement: its replacement, or NONE
   uint32_t nmemo;
   Id *constant; // for each value: the constant that all its elements are, or NONE
   Id *same; // for each value: the earlier one that equals it, or NONE
@@ -334,7 +334,7 @@ static void find_same(Simplify *p, uint32_t at) {
   }
 }
 
-// The left side, unless an index would go from it: what adds many times must say so.
+// The left side, unless an index would go from it: a repeated addition needs its index.
 static void simplify_left(Simplify *p, Stmt *s) {
   uint32_t rank = p->f->value.at[s->lhs].rank, before = 0, after = 0;
   Id sub[MAX_RANK];

@@ -196,7 +196,7 @@ uint32_t module_postorder(const Module *m, Id *order) {
   return n;
 }
 
-// Copies that outlived what they were copied from take its name: "block.2" becomes "block".
+// A copy whose original is gone takes its name: "block.2" becomes "block".
 static void restore_names(Module *m) {
   for (Id f = 0; f < m->fn.n; f++) {
     Str name = m->fn.at[f].name;

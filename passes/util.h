@@ -1,4 +1,4 @@
-// What several passes share: copying and renumbering statements, removing what is dead, and
+// Shared by several passes: copying and renumbering statements, removing dead ones, and
 // constructors of expressions that fold the trivial cases.
 #ifndef DTC_PASSES_UTIL_H
 #define DTC_PASSES_UTIL_H

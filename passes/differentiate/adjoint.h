@@ -1,5 +1,5 @@
 // The parts of reverse mode (passes/differentiate.c): the derivative of one expression, and turning
-// what an adjoint statement writes into free indices.
+// the left sides of adjoint statements into free indices.
 #ifndef DTC_ADJOINT_H
 #define DTC_ADJOINT_H
 
@@ -45,7 +45,7 @@ typedef struct Scatter {
   const Index *index;
   uint32_t nindex;
   Terms term;
-  const Str *name; // for each dimension, what the model calls its index; NULL where unknown
+  const Str *name; // for each dimension, the model's name of its index; NULL where unknown
   bool accumulate; // the target is an accumulator anyway: forms need not cover it
   Id loc;
 } Scatter;

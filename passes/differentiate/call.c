@@ -1,6 +1,6 @@
 // The adjoint of a call of an intrinsic: a call of NAME.backward(forward arguments, forward
 // results, adjoints of the results in `used`, INOUT adjoints of all real arguments), whose body
-// computes again what the adjoints read.
+// recomputes the values that the adjoints read.
 #include "passes/differentiate/differentiate.h"
 
 // The forward results become arguments; statements that read them read these.

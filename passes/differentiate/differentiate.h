@@ -1,4 +1,4 @@
-// Reverse mode over one function: what passes/differentiate.c, call.c and repeat.c share.
+// Reverse mode over one function: declarations for passes/differentiate.c, call.c and repeat.c.
 #ifndef DTC_DIFF_H
 #define DTC_DIFF_H
 
@@ -22,7 +22,7 @@ typedef struct Diff {
   Module *m;
   Id fn; // while differentiating, fn's statements are the backward ones
   uint32_t nvalue; // values of the forward function
-  bool *varied; // by value: depends differentiably on what is differentiated by
+  bool *varied; // by value: depends differentiably on an input of the derivative
   Id *into; // by value: the INOUT accumulator of its adjoint, or NONE
   Adj *adj;
   VEC(Stmt) forward;

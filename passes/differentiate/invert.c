@@ -29,7 +29,7 @@ typedef struct Inversion {
   Equation eq[MAX_RANK];
   uint32_t neq;
   Terms term;
-  Id solved; // guard of what was solved: must be evaluated first
+  Id solved; // guard of the solved form: must be evaluated first
   Id equal; // guard of comparisons
   bool scatter, clamp; // a subscript stays on the left; it must not be evaluated without its guard
 } Inversion;
@@ -177,7 +177,7 @@ static void linear(const Inversion *v, Id e, int64_t scale, Linear *l) {
   }
 }
 
-// 0 <= e < extent, less what the indices' extents already say; NONE where they say all of it.
+// 0 <= e < extent, without the bounds that the indices' extents imply; NONE if they imply both.
 static Id range_guard(const Inversion *v, Id e, int64_t extent) {
   Module *m = v->m;
   Linear l = {.rest = ex_int(m, 0)};

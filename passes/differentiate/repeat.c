@@ -105,7 +105,7 @@ static void note_use(Id v, void *ctx) {
   if (b->defined[v] && !listed(b->save.at, b->save.n, v)) PUSH(m->arena, b->save, v);
 }
 
-// Finds what the backward statements read of the forward ones.
+// Finds the forward values that the backward statements read.
 static void find_crossing(Body *b) {
   Module *m = b->d.m;
   Fn *f = fn_of(&b->d);

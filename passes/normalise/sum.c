@@ -362,7 +362,7 @@ static Id sum_of_terms(Norm *n, Id e) {
     Id a = sum_of_terms(n, ex_arg(m, e, 0));
     return ex2(m, op, a, sum_of_terms(n, ex_arg(m, e, 1)));
   }
-  // The term as a statement of its own, brought into the form in turn.
+  // The term as a separate statement, which is normalised in turn.
   uint32_t bound = all_set(s) & ~free_set(s), free = ex_indices(m, e) & ~bound;
   Str name = str_printf("%s.term", n->f->value.at[s->lhs].name);
   Norm sub = *n;

@@ -1,5 +1,5 @@
-// What a model says of its own cut, `shard(i: tp)`: Index.on, Index.off and Param.asked. The solver
-// keeps to it; what no plan can keep to is reported here, with the reason.
+// The cuts that a model asks for, `shard(i: tp)`: Index.on, Index.off and Param.asked. The solver
+// obeys them; those that no plan can obey are reported here, with the reason.
 #include "passes/shard/shard.h"
 
 int shard_asked(const Sharder *z, Id fn, uint32_t stmt) {
@@ -53,7 +53,7 @@ void asked_forget(Module *m) {
     memset(m->param.at[i].asked, 0, sizeof m->param.at[i].asked);
 }
 
-// ---- what cannot be kept to
+// ---- cuts that no plan can obey
 
 static Str axis_of(const Sharder *z) { return z->m->axis.at[z->axis].name; }
 
@@ -66,7 +66,7 @@ static bool is_taken(const Sharder *z, const Item *it, uint32_t index) {
   return false;
 }
 
-// Why an index cannot be dealt out, whatever is around its statement; NULL: it can.
+// The reason why an index cannot be cut, for any plan around its statement; NULL: it can.
 static const char *index_refused(Sharder *z, const Level *l, const Item *it, uint32_t index) {
   const Body *body = &l->body.at[it->body];
   const Fn *f = &z->m->fn.at[body->fn];

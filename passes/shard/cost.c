@@ -5,7 +5,7 @@
 // equals only. So a plan does not depend on the machine, and a small model is cut as a large one
 // is. Without the sequence on the axis, the number comes first: else the residual stream would be
 // cut along its features and exchanged twice as often, to save elementwise work. With it, that work
-// does: it is what a cut along the sequence is for.
+// does: this is the purpose of a cut along the sequence.
 #include "passes/shard/shard.h"
 
 // ---- products

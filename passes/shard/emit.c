@@ -359,7 +359,7 @@ static void emit_call(Emit *e, const Stmt *old) {
   }
 }
 
-// ---- what a body takes and hands back
+// ---- arguments and results of a body
 
 static void type_args(Emit *e) {
   const Fn *f = fn_of(e);
@@ -486,7 +486,7 @@ static void take_name(Emit *e, Id old, Id new) {
   fn_rename(e->z->m, fn_of(e), new, name);
 }
 
-// Results that the body did not have: what it keeps beside.
+// Results that the body did not have: the values that it keeps.
 static void return_extras(Emit *e) {
   Fn *f = fn_of(e);
   for (Id slot = 0; slot < e->l->slot.n; slot++)
@@ -530,7 +530,7 @@ static bool body_reads(const Level *l, uint32_t body, Id slot) {
   return false;
 }
 
-// Arguments that the body did not have: what an earlier one kept beside.
+// Arguments that the body did not have: the values that an earlier body kept.
 static void take_extras(Emit *e) {
   Module *m = e->z->m;
   for (Id slot = 0; slot < e->l->slot.n; slot++)

@@ -1,24 +1,25 @@
-// In which order to solve the items of a level. Any order will do that makes an accumulator before
-// it is read. The number of states is at most the product of the types of what is open, and an item
-// multiplies it by its choices at most; so from each item the next is taken that leads to least by
-// this reckoning, and of all first items the one that does in all. (Attention, whose few choices
-// fix many layouts, then comes before what leads to it.)
+// The order in which the items of a level are solved. Any order is valid in which an accumulator is
+// complete before it is read. The number of states is at most the product of the numbers of types
+// of the open slots, and an item multiplies it by at most its number of choices. So from each item
+// the next one is taken that leads to the fewest states by this estimate. The first item is the one
+// whose order has the fewest states in all. (Attention, whose few choices fix many layouts, then
+// comes before the items that lead to it.)
 #include <math.h>
 
 #include "passes/shard/shard.h"
 
-// What the next item is chosen by, beside the reckoning. None is best for all models.
-typedef struct Taste {
-  double growth; // of what is open
+// Weights of the choice of the next item, beside the estimate. No set is the best for all models.
+typedef struct TieBreak {
+  double growth; // of the open slots
   double away; // for an item that touches nothing that is open
   double type, choice; // how much of the logarithms of types and choices counts
-} Taste;
-static const Taste taste[ORDERS] = {{1, 2, 0.7, 0.5}, {0.25, 0.5, 0.5, 0.5}, {3, 0.5, 1, 1}};
+} TieBreak;
+static const TieBreak tie_break[ORDERS] = {{1, 2, 0.7, 0.5}, {0.25, 0.5, 0.5, 0.5}, {3, 0.5, 1, 1}};
 
 typedef struct Order {
   Arena *arena;
   const Level *l;
-  const Taste *taste;
+  const TieBreak *tie_break;
   Id **touched; // for each item, slots; NONE at the end
   uint32_t *total; // for each slot, items that touch it
   double *weight; // for each slot, about the logarithm of its states
@@ -64,7 +65,7 @@ static bool ready(const Order *o, uint32_t item) {
   return true;
 }
 
-// What doing the item adds to the weight of what is open.
+// The weight that the item adds to the open slots.
 static double growth(const Order *o, uint32_t item) {
   double g = 0;
   for (const Id *s = o->touched[item]; *s != NONE; s++) {
@@ -94,7 +95,7 @@ static void restart(Order *o) {
         o->adds[l->item.at[i].to.at[k].slot]++;
 }
 
-// Whether the item touches what is open.
+// Whether the item touches an open slot.
 static bool adjoins(const Order *o, uint32_t item) {
   for (const Id *s = o->touched[item]; *s != NONE; s++)
     if (o->left[*s] < o->total[*s]) return true;
@@ -102,7 +103,7 @@ static bool adjoins(const Order *o, uint32_t item) {
 }
 
 // The logarithm of the number of states after the item.
-static double reckon(const Order *o, uint32_t item, double open, double states) {
+static double estimate(const Order *o, uint32_t item, double open, double states) {
   return fmin(states + o->ways[item], open + growth(o, item));
 }
 
@@ -115,14 +116,14 @@ static double try_order(Order *o, uint32_t first, double limit, uint32_t *order)
     double least = INFINITY;
     for (uint32_t i = 0; i < o->l->item.n; i++) {
       if (!ready(o, i) || (!n && i != first)) continue;
-      double r = reckon(o, i, open, states) + o->taste->growth * growth(o, i) +
-                 (adjoins(o, i) ? 0 : o->taste->away);
+      double r = estimate(o, i, open, states) + o->tie_break->growth * growth(o, i) +
+                 (adjoins(o, i) ? 0 : o->tie_break->away);
       if (r >= least) continue;
       best = i;
       least = r;
     }
     if (best == NONE) return INFINITY;
-    states = reckon(o, best, open, states);
+    states = estimate(o, best, open, states);
     open += growth(o, best);
     finish(o, best);
     order[n] = best;
@@ -136,7 +137,7 @@ void level_order(Arena *a, const Level *l, uint32_t which, uint32_t *order, uint
                  uint32_t *last) {
   Order o = {a,
              l,
-             &taste[which],
+             &tie_break[which],
              NEWN(a, Id *, l->item.n + 1),
              NEWN(a, uint32_t, l->slot.n + 1),
              NEWN(a, double, l->slot.n + 1),
@@ -148,10 +149,10 @@ void level_order(Arena *a, const Level *l, uint32_t which, uint32_t *order, uint
   double least = INFINITY;
   find_touched(&o);
   for (uint32_t k = 0; k < l->slot.n; k++)
-    o.weight[k] = l->slot.at[k].ntype ? 0.1 + o.taste->type * log2(l->slot.at[k].ntype) : 1;
+    o.weight[k] = l->slot.at[k].ntype ? 0.1 + o.tie_break->type * log2(l->slot.at[k].ntype) : 1;
   for (uint32_t i = 0; i < l->item.n; i++) {
     uint32_t n = l->item.at[i].choice.n;
-    o.ways[i] = o.taste->choice * log2(n > 1 ? n : 1);
+    o.ways[i] = o.tie_break->choice * log2(n > 1 ? n : 1);
   }
   for (uint32_t i = 0; i < l->item.n; i++) {
     double states = try_order(&o, i, least, now);

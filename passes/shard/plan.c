@@ -1,4 +1,4 @@
-// Solves the levels of an entry on one axis, the innermost first, and records what was chosen.
+// Solves the levels of an entry on one axis, the innermost first, and records the choices.
 #include "passes/shard/shard.h"
 
 // ---- variables

@@ -1,21 +1,21 @@
-// A least plan for one level: dynamic programming over its items, in an order that keeps few slots
-// open at a time (the statements of a parameter, forward and backward, come close together,
-// whatever is between them in the program). A slot is open from the first to the last item that
-// touches it. A state is, for each open slot, two sets of types: those in which it is at hand, so
-// that what was reduced or gathered once is not paid for again; or, while the item that makes it is
-// still to come, those in which it is asked for. For a parameter it is the set of types that it may
-// still live in. Two things keep the states few, and neither loses the optimum:
-//   - a state is dropped if another, with conversions to all that the first has (and from all that
-//   it
-//     asks for), costs no more;
-//   - a state is dropped if its cost and the least of the remaining items are no less than a known
-//     plan's, which comes from a first run that keeps few states.
-// Costs compare lexicographically; that order is kept by sums.
+// Finds a least plan for one level by dynamic programming over its items. The order of the items
+// keeps few slots open at a time: the statements of a parameter, forward and backward, come close
+// together, wherever they are in the program. A slot is open from the first to the last item that
+// touches it. A state has two sets of types for each open slot:
+//   - the types in which the slot is at hand, so that one reduction or gather is paid for once;
+//   - before the item that makes the slot: the types in which it is asked for.
+// For a parameter the set has the types that it may still be stored in. Two rules keep the states
+// few, and neither loses the optimum:
+//   - a state is dropped if another costs no more, conversions to all types that the first has (and
+//     from all types that it asks for) included;
+//   - a state is dropped if its cost and the least cost of the remaining items are no less than the
+//     cost of a known plan, which comes from a first run that keeps few states.
+// Costs compare lexicographically; sums keep that order.
 #include "passes/shard/shard.h"
 
 #include <stdlib.h>
 
-enum { MENDS = 32 };
+enum { REPAIRS = 32 };
 
 // The types in which a slot is at hand, and those in which it is asked for.
 typedef struct Set {
@@ -31,7 +31,7 @@ typedef struct State {
   Cost cost;
   uint32_t back; // record
   Pick pick;
-  uint64_t group; // hash of what can't be converted
+  uint64_t group; // hash of the slots that can't be converted
   Cost ahead; // for ranking only
 } State;
 
@@ -42,14 +42,14 @@ typedef struct Frontier {
   uint32_t *table, room; // hash table of rows, NONE where empty
 } Frontier;
 
-// What it costs to make of one slot's sets another's.
-typedef struct Mend {
+// The cost of the conversions from one pair of a slot's sets to another.
+typedef struct Repair {
   Set from, to;
   bool known, ok;
   Cost cost;
-} Mend;
+} Repair;
 
-// An order of the items, and what depends on it.
+// An order of the items, and values that depend on it.
 typedef struct Course {
   uint32_t *order;
   uint32_t **open, *nopen; // slots open after each item, [0] before the first
@@ -65,8 +65,8 @@ typedef struct Search {
   Course *c; // the one being followed
   Cost **conv; // for each slot, from * ntype + to
   bool **convertible;
-  bool *rigid; // for each slot: what it has can't be converted
-  Mend (*mend)[MENDS]; // for each slot, the last ones asked for
+  bool *rigid; // for each slot: its value can't be converted
+  Repair (*repair)[REPAIRS]; // for each slot, the last ones asked for
   bool has_best;
   Cost best; // of the known plan
   uint32_t keep; // states after an item, at most
@@ -101,15 +101,15 @@ static const Cost *least_conv(const Search *s, Id slot, uint32_t set, uint32_t t
   return best;
 }
 
-// A parameter that has no home yet keeps the set of those that are left.
-static bool is_homeless(const Search *s, Id slot) {
+// A parameter whose layout is not chosen yet; its set holds the layouts that remain.
+static bool has_no_layout(const Search *s, Id slot) {
   const Slot *q = slot_at(s, slot);
   return q->param != NONE && !q->grad && !q->is_fixed[s->z->axis] && q->var == NONE;
 }
 
 static bool is_rigid(const Search *s, Id slot) {
   const Slot *q = slot_at(s, slot);
-  return q->memory != NONE || q->grad || (is_homeless(s, slot) && q->counted);
+  return q->memory != NONE || q->grad || (has_no_layout(s, slot) && q->counted);
 }
 
 static bool is_partial(const Slot *s, uint32_t type) { return s->type[type].kind == SHARD_PARTIAL; }
@@ -126,7 +126,7 @@ static int64_t resident(const Search *s, const Slot *q, uint32_t set) {
   return least;
 }
 
-// Narrows a parameter's homes to those in `to`.
+// Narrows a parameter's layouts to those in `to`.
 static bool narrow(Search *s, Id slot, uint32_t to, Cost *cost) {
   uint32_t left = s->work[slot].have & to;
   const Slot *q = slot_at(s, slot);
@@ -196,8 +196,8 @@ static uint32_t frontier_find(Frontier *f) {
   return NONE;
 }
 
-// Whether what costs so much after the item can still lead to a better plan than the known one.
-static bool hopeful(const Search *s, const Cost *cost) {
+// Whether a state of this cost after the item can lead to a better plan than the known one.
+static bool may_improve(const Search *s, const Cost *cost) {
   Cost least = *cost;
   cost_add(&least, &s->c->bound[s->at + 1]);
   return !s->has_best || cost_order(&least, &s->best) < 0;
@@ -205,7 +205,7 @@ static bool hopeful(const Search *s, const Cost *cost) {
 
 static void emit(Search *s, const Cost *cost) {
   Frontier *f = &s->next;
-  if (!hopeful(s, cost)) return;
+  if (!may_improve(s, cost)) return;
   frontier_room(f);
   Set *row = f->set + (size_t)f->n * f->width;
   for (uint32_t k = 0; k < f->width; k++) row[k] = s->work[s->c->open[s->at + 1][k]];
@@ -220,8 +220,8 @@ static void emit(Search *s, const Cost *cost) {
 
 static void do_outs(Search *s, const Choice *c, uint32_t k, Cost cost);
 
-// What it costs to have a slot that is made as `type` in all that is asked for, and by way of WHOLE
-// if `via`; false where that can't be. *have becomes what is at hand then.
+// Adds the cost of converting a slot from `type`, in which it is made, to all types asked for, and
+// through WHOLE if `via`. False where no conversion exists. *have becomes the types at hand.
 static bool provide(const Search *s, Id slot, uint32_t type, uint32_t ask, bool via, uint32_t *have,
                     Cost *cost) {
   *have = 1u << type;
@@ -267,7 +267,7 @@ static bool agree_home(Search *s, Id slot, uint32_t type, Cost *cost) {
   uint32_t home = slot_find(p, at);
   if (p->is_fixed[s->z->axis]) return shard_same(p->fixed[s->z->axis], at);
   return home < MAX_TYPES &&
-         (!is_homeless(s, q->partner) || narrow(s, q->partner, 1u << home, cost));
+         (!has_no_layout(s, q->partner) || narrow(s, q->partner, 1u << home, cost));
 }
 
 // What is left partial in a gradient is reduced once a step.
@@ -369,7 +369,7 @@ static void do_needs(Search *s, const Choice *c, uint32_t j, Cost cost) {
   Id slot = c->need[j].slot;
   uint32_t type = c->need[j].type;
   Set old = s->work[slot];
-  if (is_homeless(s, slot)) {
+  if (has_no_layout(s, slot)) {
     need_home(s, c, j, cost);
     return;
   }
@@ -393,7 +393,7 @@ static void do_needs(Search *s, const Choice *c, uint32_t j, Cost cost) {
   s->work[slot] = old;
 }
 
-// A repeat's choice goes on from what the earlier repeats of its cluster fixed; the last one pays.
+// A repeat's choice starts from the types that earlier repeats of its cluster fixed; the last pays.
 static bool enter_repeat(Search *s, const Item *it, const Choice *c, Cost *cost) {
   const Cluster *k = &s->l->cluster.at[it->cluster];
   uint32_t ways = 1;
@@ -413,7 +413,7 @@ static void do_choice(Search *s, uint32_t number, const Choice *c, Cost cost) {
   const Item *it = &s->l->item.at[s->item];
   s->pick = (Pick){.choice = number};
   cost_add(&cost, &c->cost);
-  if (!hopeful(s, &cost)) return;
+  if (!may_improve(s, &cost)) return;
   if (it->kind != ITEM_REPEAT) {
     do_needs(s, c, 0, cost);
     return;
@@ -443,12 +443,13 @@ static Choice return_choice(const Search *s, const Item *it) {
 
 // ---- dropping states
 
-// What is at hand in `from`, as much as in `to`; what is asked for, as little.
-static bool mend_afresh(const Search *s, Id slot, Set from, Set to, Cost *cost) {
+// Adds the conversions by which `from` gets the types that `to` has at hand, and asks for no more.
+// False where there are none.
+static bool find_repair(const Search *s, Id slot, Set from, Set to, Cost *cost) {
   const Slot *q = slot_at(s, slot);
   for (uint32_t t = 0, lacks = to.have & ~from.have; lacks >> t; t++) {
     if (!(lacks >> t & 1)) continue;
-    if (is_homeless(s, slot)) { // it may live whole, and its gradient be gathered
+    if (has_no_layout(s, slot)) { // it may live whole, and its gradient be gathered
       const Cost *c = conv_at(s, slot, t, 0);
       if (!t || !(from.have & 1) || !c) return false;
       cost_add(cost, c);
@@ -468,12 +469,13 @@ static bool mend_afresh(const Search *s, Id slot, Set from, Set to, Cost *cost) 
   return true;
 }
 
-// What it costs to go on from sets `from` as one can from `to`; NULL where that can't be.
-static const Cost *mend(const Search *s, Id slot, Set from, Set to) {
-  Mend *m = &s->mend[slot][(from.have * 31 + to.have * 7 + from.ask * 5 + to.ask * 3) % MENDS];
+// The cost of continuing from `from` as from `to`; NULL where no conversion allows it.
+static const Cost *repair(const Search *s, Id slot, Set from, Set to) {
+  uint32_t at = (from.have * 31 + to.have * 7 + from.ask * 5 + to.ask * 3) % REPAIRS;
+  Repair *m = &s->repair[slot][at];
   if (!m->known || hashed(m->from) != hashed(from) || hashed(m->to) != hashed(to)) {
-    *m = (Mend){.from = from, .to = to, .known = true};
-    m->ok = mend_afresh(s, slot, from, to, &m->cost);
+    *m = (Repair){.from = from, .to = to, .known = true};
+    m->ok = find_repair(s, slot, from, to, &m->cost);
   }
   return m->ok ? &m->cost : NULL;
 }
@@ -485,7 +487,7 @@ static bool dominates(const Search *s, const Frontier *f, uint32_t a, uint32_t b
   for (uint32_t k = 0; k < f->width; k++) {
     if (x[k].have == y[k].have && x[k].ask == y[k].ask) continue;
     if (s->rigid[open[k]]) return false;
-    const Cost *more = mend(s, open[k], x[k], y[k]);
+    const Cost *more = repair(s, open[k], x[k], y[k]);
     if (!more) return false;
     cost_add(&cost, more);
     if (cost_order(&cost, &f->state[b].cost) > 0) return false;
@@ -493,7 +495,7 @@ static bool dominates(const Search *s, const Frontier *f, uint32_t a, uint32_t b
   return cost_order(&cost, &f->state[b].cost) <= 0;
 }
 
-// Order of trust: what is kept partial will have to be reduced.
+// Ranks a state by its cost and the reductions of its partial slots, which are still to come.
 static void rank_state(const Search *s, Frontier *f, uint32_t i, const uint32_t *open) {
   State *st = &f->state[i];
   st->ahead = st->cost;
@@ -507,7 +509,7 @@ static void rank_state(const Search *s, Frontier *f, uint32_t i, const uint32_t 
     }
     bool partial = set != 0;
     for (uint32_t t = 0; t < q->ntype; t++) partial &= !(set >> t & 1) || is_partial(q, t);
-    const Cost *c = partial && !is_homeless(s, open[k]) ? least_conv(s, open[k], set, 0) : NULL;
+    const Cost *c = partial && !has_no_layout(s, open[k]) ? least_conv(s, open[k], set, 0) : NULL;
     if (c) cost_add(&st->ahead, c);
   }
 }
@@ -600,7 +602,7 @@ static Set initial(const Search *s, Id slot) {
   const Slot *q = slot_at(s, slot);
   if (q->memory != NONE) return (Set){0, 0};
   if (q->var != NONE && q->given) return (Set){1u << s->var[q->var], 0};
-  if (is_homeless(s, slot)) {
+  if (has_no_layout(s, slot)) {
     uint32_t set = 0;
     for (uint32_t t = 0; t < q->ntype; t++)
       if (!is_partial(q, t)) set |= 1u << t;
@@ -693,7 +695,7 @@ static void find_conversions(Search *s) {
   s->conv = NEWN(s->arena, Cost *, l->slot.n + 1);
   s->convertible = NEWN(s->arena, bool *, l->slot.n + 1);
   s->rigid = NEWN(s->arena, bool, l->slot.n + 1);
-  s->mend = arena_alloc(s->arena, (l->slot.n + 1) * sizeof *s->mend);
+  s->repair = arena_alloc(s->arena, (l->slot.n + 1) * sizeof *s->repair);
   for (uint32_t k = 0; k < l->slot.n; k++) {
     const Slot *q = &l->slot.at[k];
     uint32_t n = q->ntype;
