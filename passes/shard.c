@@ -62,20 +62,9 @@ static void split_argmaxes(Module *m) {
 // ---- which parameters count
 
 typedef struct Lookup {
-  const Fn *f;
-  Sharder *z;
+  bool *counted; // by value of the function
   bool product;
 } Lookup;
-
-static void mark_named(Sharder *z, const Fn *f, Id value) {
-  Str name = f->value.at[value].name;
-  for (uint32_t i = 0; i < z->m->param.n; i++) {
-    const Param *p = &z->m->param.at[i];
-    size_t n = strlen(name), k = strlen(p->name);
-    if (k >= n && !strcmp(p->name + k - n, name) && (k == n || p->name[k - n - 1] == '.'))
-      z->counted[i] = true;
-  }
-}
 
 // Read in a product, or looked up: by what is no index, in a tensor of two dimensions or more.
 static void mark_read(const Module *m, Id read, void *ctx) {
@@ -83,16 +72,37 @@ static void mark_read(const Module *m, Id read, void *ctx) {
   bool lookup = false;
   for (uint32_t d = 0; ex(m, read)->narg > 1 && d < ex(m, read)->narg; d++)
     lookup |= ex_is(m, ex_arg(m, read, d), OP_READ);
-  if (w->product || lookup) mark_named(w->z, w->f, (Id)ex(m, read)->integer);
+  if (w->product || lookup) w->counted[ex(m, read)->integer] = true;
+}
+
+// By value of the function: a product or a lookup reads it, here or in a function that it is passed
+// to; `callee` has the same of those.
+static bool *counted_values(const Module *m, const Fn *f, bool *const *callee) {
+  Lookup w = {NEWN(m->arena, bool, f->value.n + 1), false};
+  for (uint32_t i = 0; i < f->stmt.n; i++) {
+    const Stmt *s = &f->stmt.at[i];
+    w.product = stmt_is_product(m, f, s);
+    if (s->kind == ST_COMP) ex_reads(m, s->body, mark_read, &w);
+    for (uint32_t k = 0; s->call && k < s->call->narg; k++) {
+      Id formal = m->fn.at[s->call->fn].arg.at[k], value = s->call->arg[k].value;
+      if (value != NONE && callee[s->call->fn][formal]) w.counted[value] = true;
+    }
+  }
+  return w.counted;
 }
 
 static void count_parameters(Sharder *z) {
-  z->counted = NEWN(z->m->arena, bool, z->m->param.n + 1);
-  for (uint32_t k = 0; k < z->m->fn.n; k++) {
-    const Fn *f = &z->m->fn.at[k];
-    for (uint32_t i = 0; i < f->stmt.n; i++) {
-      Lookup w = {f, z, stmt_is_product(z->m, f, &f->stmt.at[i])};
-      if (f->stmt.at[i].kind == ST_COMP) ex_reads(z->m, f->stmt.at[i].body, mark_read, &w);
+  const Module *m = z->m;
+  Id *order = NEWN(m->arena, Id, m->fn.n + 1);
+  bool **counted = NEWN(m->arena, bool *, m->fn.n + 1);
+  uint32_t n = module_postorder(m, order);
+  z->counted = NEWN(m->arena, bool, m->param.n + 1);
+  for (uint32_t i = 0; i < n; i++) counted[order[i]] = counted_values(m, &m->fn.at[order[i]], counted);
+  for (int e = 0; e < NENTRY; e++) {
+    const Fn *f = m->entry[e] == NONE ? NULL : &m->fn.at[m->entry[e]];
+    for (uint32_t i = 0; f && i < f->arg.n; i++) {
+      const Value *v = &f->value.at[f->arg.at[i]];
+      if (v->means == MEANS_PARAM && counted[m->entry[e]][f->arg.at[i]]) z->counted[v->of] = true;
     }
   }
 }
