@@ -50,13 +50,16 @@ void dt_layer_leave(int64_t outside);
 #define dt_run(kernel, grid, ...)                                                                  \
   kernel((void *const *)(const void *const[]){__VA_ARGS__}, 0, grid)
 
+// The function for elements of p's type; 16 bits are uint16_t.
+#define DT_BY_TYPE(p, f32, f64, half) _Generic(*(p), float: f32, double: f64, uint16_t: half)
+
 // A matrix product of the shape `gemm` (a DtGemm): c = beta * c + a * b.
 #define dt_matmul(gemm, a, b, c, beta)                                                             \
-  DT_TRACED(gemm, _Generic((c), float *: dt_gemm_f32, double *: dt_gemm_f64)(&gemm, a, b, c, beta))
+  DT_TRACED(gemm, DT_BY_TYPE(a, dt_gemm_f32, dt_gemm_f64, dt_gemm_half)(&gemm, a, b, c, beta))
 
 // c = a * b + bias, one of it for each column of c.
 #define dt_matmul_bias(gemm, a, b, bias, c)                                                        \
-  DT_TRACED(gemm, _Generic((c), float *: dt_gemm_bias_f32, double *: dt_gemm_bias_f64)(            \
+  DT_TRACED(gemm, DT_BY_TYPE(a, dt_gemm_bias_f32, dt_gemm_bias_f64, dt_gemm_bias_half)(            \
                       &gemm, a, b, bias, c))
 
 // Running sums of the shape `scan` (a DtScan): y from x.
@@ -66,10 +69,10 @@ void dt_layer_leave(int64_t outside);
 
 // Attention of the shape `shape` (a DtAttention), and its derivative.
 #define dt_attend(shape, q, k, v, o, lse)                                                          \
-  DT_TRACED(shape, _Generic((o), float *: dt_attention_fwd_f32, double *: dt_attention_fwd_f64)(   \
+  DT_TRACED(shape, DT_BY_TYPE(q, dt_attention_fwd_f32, dt_attention_fwd_f64, dt_attention_fwd_half)(  \
                        &shape, q, k, v, o, lse))
 #define dt_attend_bwd(shape, q, k, v, o, lse, dout, dq, dk, dv)                                    \
-  DT_TRACED(shape, _Generic((dq), float *: dt_attention_bwd_f32, double *: dt_attention_bwd_f64)(  \
+  DT_TRACED(shape, DT_BY_TYPE(q, dt_attention_bwd_f32, dt_attention_bwd_f64, dt_attention_bwd_half)( \
                        &shape, q, k, v, o, lse, dout, dq, dk, dv))
 
 // The same where the first query stands `first` positions after the first key, and queries and keys
@@ -79,11 +82,11 @@ void dt_layer_leave(int64_t outside);
   here.offset = first, here.q_jump = q_jumps, here.k_jump = k_jumps
 #define dt_attend_at(shape, first, q_jumps, k_jumps, q, k, v, o, lse)                              \
   DT_TRACED(shape, DT_PLACED(shape, first, q_jumps, k_jumps);                                      \
-            _Generic((o), float *: dt_attention_fwd_f32, double *: dt_attention_fwd_f64)(          \
+            DT_BY_TYPE(q, dt_attention_fwd_f32, dt_attention_fwd_f64, dt_attention_fwd_half)(       \
                 &here, q, k, v, o, lse))
 #define dt_attend_bwd_at(shape, first, q_jumps, k_jumps, q, k, v, o, lse, dout, dq, dk, dv)        \
   DT_TRACED(shape, DT_PLACED(shape, first, q_jumps, k_jumps);                                      \
-            _Generic((dq), float *: dt_attention_bwd_f32, double *: dt_attention_bwd_f64)(         \
+            DT_BY_TYPE(q, dt_attention_bwd_f32, dt_attention_bwd_f64, dt_attention_bwd_half)(       \
                 &here, q, k, v, o, lse, dout, dq, dk, dv))
 
 // The same with slopes and sink logits by head, each an array or NULL, and where their gradients go.

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/real.h"
 #include "runtime/device/cpu/attention.h"
 #include "runtime/device/cpu/level.h"
 #include "runtime/device/cpu/scratch.h"
@@ -191,6 +192,47 @@ static void check_level(const DtAttention *x, const Operands *w, const char *nam
   for (int i = 0; i < OPERANDS; i++) free(first[i]);
 }
 
+static bool is_operand(int i) { return i == Q || i == K || i == V || i == O || i == DO; }
+
+// On 16-bit operands: the bits of the same numbers in float, o rounded once.
+static void check_half(const DtAttention *shape, const Operands *w, const char *name, DtType type) {
+  DtAttention x = *shape;
+  void *half[OPERANDS];
+  float *wide[OPERANDS];
+  x.operand = type;
+  dt_parallel_init(2);
+  if (dt_scratch_plan((size_t)dt_attention_scratch(x.dim, true, false))) abort();
+  for (int i = 0; i < OPERANDS; i++) {
+    half[i] = calloc((size_t)w->count[i], 4), wide[i] = calloc((size_t)w->count[i], 4);
+    if (is_operand(i))
+      for (int64_t n = 0; n < w->count[i]; n++) dt_put_real(type, half[i], n, w->at[i][n]);
+    if (is_operand(i)) dt_widen(type, wide[i], half[i], w->count[i]);
+  }
+  dt_attention_fwd_half(&x, half[Q], half[K], half[V], half[O], half[LSE]);
+  dt_attention_fwd_f32(&x, wide[Q], wide[K], wide[V], wide[O], wide[LSE]);
+  for (int64_t n = 0; n < w->count[O]; n++) dt_put_real(type, &wide[O][n], 0, wide[O][n]);
+  for (int64_t n = 0; n < w->count[O]; n++) {
+    uint16_t got = ((const uint16_t *)half[O])[n], want = (uint16_t)dt_float_bits(wide[O][n]);
+    if (got != want) {
+      printf("%s, type %d: o is not float's, rounded\n", name, type);
+      failures++;
+      break;
+    }
+  }
+  dt_widen(type, wide[O], half[O], w->count[O]);
+  dt_attention_bwd_half(&x, half[Q], half[K], half[V], half[O], half[LSE], half[DO], half[DQ], half[DK],
+                        half[DV]);
+  dt_attention_bwd_f32(&x, wide[Q], wide[K], wide[V], wide[O], wide[LSE], wide[DO], wide[DQ], wide[DK],
+                       wide[DV]);
+  for (int i = 0; i < OPERANDS; i++) {
+    if (!is_operand(i) && memcmp(half[i], wide[i], (size_t)w->count[i] * 4)) {
+      printf("%s, type %d: result %d has other bits than in float\n", name, type, i);
+      failures++;
+    }
+    free(half[i]), free(wide[i]);
+  }
+}
+
 static void check(const DtAttention *x, const char *name) {
   static const int levels[] = {1, 3, 4};
   Operands w;
@@ -204,6 +246,9 @@ static void check(const DtAttention *x, const char *name) {
   for (int l = 0; l < 3; l++)
     for (int f64 = 0; f64 < 2 && dt_cpu_level(levels[l]) == levels[l]; f64++)
       check_level(x, &w, name, f64, levels[l]);
+  for (int l = 0; l < 3; l++)
+    for (int f16 = 0; f16 < 2 && dt_cpu_level(levels[l]) == levels[l]; f16++)
+      check_half(x, &w, name, f16 ? DT_TYPE_F16 : DT_TYPE_BF16);
   for (int i = 0; i < OPERANDS; i++) free(w.at[i]);
 }
 

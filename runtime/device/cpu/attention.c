@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "runtime/base/real.h"
 #include "runtime/device/cpu/level.h"
 #include "runtime/device/cpu/scratch.h"
 #include "runtime/base/parallel.h"
@@ -114,6 +115,7 @@ static double sink_of(const DtAttention *x, int64_t g, int64_t r, int f64) {
 }
 
 #define DT_F64 0
+#define DT_HALF 0
 #define DT_LEVEL 1
 #include "runtime/device/cpu/vector.h"
 #include "runtime/device/cpu/gemm_kernel.h"
@@ -133,6 +135,30 @@ static double sink_of(const DtAttention *x, int64_t g, int64_t r, int f64) {
 #include "runtime/device/cpu/tile_kernel.h"
 #include "runtime/device/cpu/attention_kernel.h"
 #endif
+#undef DT_HALF
+#define DT_HALF 1
+#undef DT_LEVEL
+#define DT_LEVEL 1
+#include "runtime/device/cpu/vector.h"
+#include "runtime/device/cpu/gemm_kernel.h"
+#include "runtime/device/cpu/tile_kernel.h"
+#include "runtime/device/cpu/attention_kernel.h"
+#if defined(__x86_64__)
+#undef DT_LEVEL
+#define DT_LEVEL 3
+#include "runtime/device/cpu/vector.h"
+#include "runtime/device/cpu/gemm_kernel.h"
+#include "runtime/device/cpu/tile_kernel.h"
+#include "runtime/device/cpu/attention_kernel.h"
+#undef DT_LEVEL
+#define DT_LEVEL 4
+#include "runtime/device/cpu/vector.h"
+#include "runtime/device/cpu/gemm_kernel.h"
+#include "runtime/device/cpu/tile_kernel.h"
+#include "runtime/device/cpu/attention_kernel.h"
+#endif
+#undef DT_HALF
+#define DT_HALF 0
 #undef DT_F64
 #define DT_F64 1
 #undef DT_LEVEL
@@ -156,18 +182,19 @@ static double sink_of(const DtAttention *x, int64_t g, int64_t r, int f64) {
 #include "runtime/device/cpu/attention_kernel.h"
 #endif
 
+enum { F32, F64, HALF, KINDS };
 typedef struct {
-  DtKernel *forward[2], *backward[2]; // [f64]
+  DtKernel *forward[KINDS], *backward[KINDS];
 } Variant;
 
 static const Variant *variant(void) {
-  static const Variant baseline = {{forward_tasks_f32_v1, forward_tasks_f64_v1},
-                                   {backward_tasks_f32_v1, backward_tasks_f64_v1}};
+  static const Variant baseline = {{forward_tasks_f32_v1, forward_tasks_f64_v1, forward_tasks_half_v1},
+                                   {backward_tasks_f32_v1, backward_tasks_f64_v1, backward_tasks_half_v1}};
 #if defined(__x86_64__)
-  static const Variant avx2 = {{forward_tasks_f32_v3, forward_tasks_f64_v3},
-                               {backward_tasks_f32_v3, backward_tasks_f64_v3}};
-  static const Variant avx512 = {{forward_tasks_f32_v4, forward_tasks_f64_v4},
-                                 {backward_tasks_f32_v4, backward_tasks_f64_v4}};
+  static const Variant avx2 = {{forward_tasks_f32_v3, forward_tasks_f64_v3, forward_tasks_half_v3},
+                               {backward_tasks_f32_v3, backward_tasks_f64_v3, backward_tasks_half_v3}};
+  static const Variant avx512 = {{forward_tasks_f32_v4, forward_tasks_f64_v4, forward_tasks_half_v4},
+                                 {backward_tasks_f32_v4, backward_tasks_f64_v4, backward_tasks_half_v4}};
   int level = dt_cpu_level_now();
   if (level == 4) return &avx512;
   if (level == 3) return &avx2;
@@ -200,41 +227,52 @@ static const Variant *variant(void) {
 HEAD_TASKS(head_tasks_f32, float, 0)
 HEAD_TASKS(head_tasks_f64, double, 1)
 
-static void forward(const DtAttention *x, int f64, const void *q, const void *k, const void *v,
+static void forward(const DtAttention *x, int kind, const void *q, const void *k, const void *v,
                     void *o, void *lse) {
   void *arg[] = {(void *)x, (void *)q, (void *)k, (void *)v, o, lse};
   int64_t heads = x->batch * x->kv_heads * x->group;
-  dt_parallel(variant()->forward[f64], arg, heads * query_blocks(x), 1);
+  dt_parallel(variant()->forward[kind], arg, heads * query_blocks(x), 1);
 }
 
-static void backward(const DtAttention *x, int f64, const void *q, const void *k, const void *v,
+static void backward(const DtAttention *x, int kind, const void *q, const void *k, const void *v,
                      const void *o, const void *lse, const void *dout, void *dq, void *dk,
                      void *dv) {
   void *arg[] = {(void *)x,   (void *)q,    (void *)k, (void *)v, (void *)o,
                  (void *)lse, (void *)dout, dq,        dk,        dv};
-  dt_parallel(variant()->backward[f64], arg, x->batch * x->kv_heads, 1);
+  dt_parallel(variant()->backward[kind], arg, x->batch * x->kv_heads, 1);
   if (x->dsinks || x->dslopes)
-    dt_parallel(f64 ? head_tasks_f64 : head_tasks_f32, arg, x->kv_heads * x->group, 1);
+    dt_parallel(kind == F64 ? head_tasks_f64 : head_tasks_f32, arg, x->kv_heads * x->group, 1);
 }
 
 void dt_attention_fwd_f32(const DtAttention *x, const float *q, const float *k, const float *v,
                           float *o, float *lse) {
-  forward(x, 0, q, k, v, o, lse);
+  forward(x, F32, q, k, v, o, lse);
 }
 
 void dt_attention_fwd_f64(const DtAttention *x, const double *q, const double *k, const double *v,
                           double *o, double *lse) {
-  forward(x, 1, q, k, v, o, lse);
+  forward(x, F64, q, k, v, o, lse);
 }
 
 void dt_attention_bwd_f32(const DtAttention *x, const float *q, const float *k, const float *v,
                           const float *o, const float *lse, const float *dout, float *dq, float *dk,
                           float *dv) {
-  backward(x, 0, q, k, v, o, lse, dout, dq, dk, dv);
+  backward(x, F32, q, k, v, o, lse, dout, dq, dk, dv);
 }
 
 void dt_attention_bwd_f64(const DtAttention *x, const double *q, const double *k, const double *v,
                           const double *o, const double *lse, const double *dout, double *dq,
                           double *dk, double *dv) {
-  backward(x, 1, q, k, v, o, lse, dout, dq, dk, dv);
+  backward(x, F64, q, k, v, o, lse, dout, dq, dk, dv);
+}
+
+void dt_attention_fwd_half(const DtAttention *x, const uint16_t *q, const uint16_t *k,
+                           const uint16_t *v, uint16_t *o, float *lse) {
+  forward(x, HALF, q, k, v, o, lse);
+}
+
+void dt_attention_bwd_half(const DtAttention *x, const uint16_t *q, const uint16_t *k,
+                           const uint16_t *v, const uint16_t *o, const float *lse,
+                           const uint16_t *dout, float *dq, float *dk, float *dv) {
+  backward(x, HALF, q, k, v, o, lse, dout, dq, dk, dv);
 }

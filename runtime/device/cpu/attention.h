@@ -1,4 +1,5 @@
-// Softmax attention on blocks, forward and backward, fp32 and fp64; no buffer ever holds tq x tk.
+// Softmax attention on blocks, forward and backward, fp32, fp64 and on 16-bit operands; no buffer ever
+// holds tq x tk.
 //
 //   s[b, g, r, i, j] = scale * sum(e: q[b, g, r, i, e] * k[b, g, j, e])
 //   z[b, g, r, i, j] = s, or with a cap: cap * tanh(s / cap)
@@ -14,6 +15,8 @@
 #define DTC_RUNTIME_CPU_ATTENTION_H
 
 #include <stdint.h>
+
+#include "runtime/program.h"
 
 typedef struct {
   int64_t b, g, r, t, e; // strides of batch, kv head, query head within the group (unused for
@@ -43,6 +46,7 @@ typedef struct {
   const void *slopes, *sinks;
   void *dslopes, *dsinks;
   DtAttentionStride slope, sink_at, dslope, dsink;
+  DtType operand; // of the _half functions: that of q, k, v, o and dout
 } DtAttention;
 
 // Writes o, and lse[b, g, r, i] (contiguous) for the backward. Without a sink, a query that sees no
@@ -63,5 +67,13 @@ void dt_attention_bwd_f64(const DtAttention *x, const double *q, const double *k
 // Pairs of a query and a key in the blocks that are visited, for one head of one batch element: the
 // work, whatever the processor.
 int64_t dt_attention_pairs(const DtAttention *x, int backward);
+
+// The same on q, k, v, o and dout of BF16 or F16: they are converted to float, in which all is computed,
+// and o is rounded once, to nearest even. Without slopes and sinks by head.
+void dt_attention_fwd_half(const DtAttention *x, const uint16_t *q, const uint16_t *k,
+                           const uint16_t *v, uint16_t *o, float *lse);
+void dt_attention_bwd_half(const DtAttention *x, const uint16_t *q, const uint16_t *k,
+                           const uint16_t *v, const uint16_t *o, const float *lse,
+                           const uint16_t *dout, float *dq, float *dk, float *dv);
 
 #endif

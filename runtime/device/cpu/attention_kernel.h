@@ -84,21 +84,29 @@ DT_FN static Scratch DT_NAME(scratch)(int64_t dim, bool backward) {
 
 // Asks for the row that comes `ahead` rows later: rows of a head lie far apart, which no hardware
 // foresees.
-DT_FN static inline void DT_NAME(fetch_row)(const DT_REAL *from, const DtAttentionStride *stride,
+DT_FN static inline void DT_NAME(fetch_row)(const DT_IN *from, const DtAttentionStride *stride,
                                             int64_t ahead, int64_t dim) {
-  for (int64_t c = 0; c < dim; c += 64 / (int)sizeof(DT_REAL))
+  for (int64_t c = 0; c < dim; c += 64 / (int)sizeof(DT_IN))
     __builtin_prefetch(from + ahead * stride->t + c);
 }
 
 // to[rows][e] = from[rows][dim], rows up to a whole tile.
-DT_FN static void DT_NAME(copy_rows)(const DT_REAL *from, const DtAttentionStride *stride,
-                                     int64_t rows, int64_t dim, DT_REAL *to, int64_t e) {
+DT_FN static void DT_NAME(copy_rows)(const DtAttention *x, const DT_IN *from,
+                                     const DtAttentionStride *stride, int64_t rows, DT_REAL *to,
+                                     int64_t e) {
   enum { AHEAD = 12 };
+  int64_t dim = x->dim;
   for (int64_t i = 0; i < rows; i++, from += stride->t, to += e) {
     int64_t c = 0;
     if (i + AHEAD < rows) DT_NAME(fetch_row)(from, stride, AHEAD, dim);
+#if DT_HALF
+    if (stride->e == 1) dt_widen(x->operand, to, from, c = dim);
+    for (; c < dim; c++) dt_widen(x->operand, to + c, from + c * stride->e, 1);
+    for (; c < e; c++) to[c] = 0;
+#else
     for (; stride->e == 1 && c + DT_LANES <= dim; c += DT_LANES) v_store(to + c, v_load(from + c));
     for (; c < e; c++) to[c] = c < dim ? from[c * stride->e] : 0;
+#endif
   }
   memset(to, 0, (size_t)((rows + MR - 1) / MR * MR - rows) * (size_t)e * sizeof(DT_REAL));
 }
@@ -108,8 +116,10 @@ DT_FN static void DT_NAME(transpose_rows)(const DT_REAL *from, const DtAttention
                                           int64_t rows, int64_t dim, DT_REAL *to) {
   for (int64_t i = 0; i < rows; i += DT_LANES, from += DT_LANES * stride->t, to += DT_LANES) {
     int64_t c = 0, left = rows - i;
+#if !DT_HALF // else they are in scratch already
     for (int64_t l = DT_LANES; l < 2 * DT_LANES && l < left; l++)
       DT_NAME(fetch_row)(from, stride, l, dim);
+#endif
     for (; stride->e == 1 && left >= DT_LANES && c + DT_LANES <= dim; c += DT_LANES) {
       V row[DT_LANES];
 #pragma GCC unroll 16
@@ -120,6 +130,21 @@ DT_FN static void DT_NAME(transpose_rows)(const DT_REAL *from, const DtAttention
       for (int64_t l = 0; l < DT_LANES; l++)
         to[c * ATTENTION_Q + l] = l < left ? from[l * stride->t + c * stride->e] : 0;
   }
+}
+
+// A block of queries, or of their adjoints: transposed to to_t, and `keep` also to row[rows][e], where
+// 16-bit operands go in any case.
+DT_FN static void DT_NAME(load_queries)(const DtAttention *x, const DT_IN *from,
+                                        const DtAttentionStride *stride, int64_t rows, bool keep,
+                                        DT_REAL *row, DT_REAL *to_t, int64_t e) {
+#if DT_HALF
+  (void)keep;
+  DT_NAME(copy_rows)(x, from, stride, rows, row, e);
+  DT_NAME(transpose_rows)(row, &(DtAttentionStride){.t = e, .e = 1}, rows, x->dim, to_t);
+#else
+  DT_NAME(transpose_rows)(from, stride, rows, x->dim, to_t);
+  if (keep) DT_NAME(copy_rows)(x, from, stride, rows, row, e);
+#endif
 }
 
 // s[keys][queries] = sum(c < dim: a[key][c] * b[c][query]), where any query of a tile sees the key.
@@ -263,16 +288,24 @@ DT_FN static void DT_NAME(add_values)(const Pair *p, const Scratch *w, bool firs
 
 // o = acc_q / sum, and lse.
 DT_FN static void DT_NAME(finish)(const DtAttention *x, const Scratch *w, int64_t queries,
-                                  DT_REAL *o, DT_REAL *lse) {
+                                  DT_IN *o, DT_REAL *lse) {
   int64_t e = (x->dim + DT_LANES - 1) / DT_LANES * DT_LANES;
   for (int64_t i = 0; i < queries; i++, o += x->o.t) {
-    const DT_REAL *from = w->acc_q + i * e;
+    DT_REAL *from = w->acc_q + i * e;
     DT_REAL sum = w->sum[i], r = sum == 0 ? 0 : 1 / sum;
     lse[i] = sum == 0 ? -INFINITY : (DT_REAL)(log((double)sum) + (double)w->max[i]);
     int64_t c = 0;
+#if DT_HALF
+    for (; c < x->dim; c++) from[c] = sum == 0 ? 0 : from[c] * r;
+    if (x->o.e == 1) dt_narrow(x->operand, o, from, x->dim);
+    else
+      for (c = 0; c < x->dim; c++) dt_narrow(x->operand, o + c * x->o.e, from + c, 1);
+    continue;
+#else
     for (; x->o.e == 1 && sum != 0 && c + DT_LANES <= x->dim; c += DT_LANES)
       v_store(o + c, v_load(from + c) * v_set(r));
     for (; c < x->dim; c++) o[c * x->o.e] = sum == 0 ? 0 : from[c] * r;
+#endif
   }
 }
 
@@ -283,8 +316,8 @@ DT_FN static inline int64_t DT_NAME(head)(const DtAttentionStride *s, int64_t b,
 }
 
 // One block of queries of one head, whose slope and sink are given.
-DT_FN static void DT_NAME(forward)(const DtAttention *x, const DT_REAL *q, const DT_REAL *k,
-                                   const DT_REAL *v, DT_REAL *o, DT_REAL *lse, int64_t query,
+DT_FN static void DT_NAME(forward)(const DtAttention *x, const DT_IN *q, const DT_IN *k,
+                                   const DT_IN *v, DT_IN *o, DT_REAL *lse, int64_t query,
                                    double slope, double sink) {
   Scratch w = DT_NAME(scratch)(x->dim, false);
   int64_t queries = pair_at(x, query, 0).queries, key = 0;
@@ -294,10 +327,10 @@ DT_FN static void DT_NAME(forward)(const DtAttention *x, const DT_REAL *q, const
   w.slope = slope;
   // The sink is a first key, of the value 0.
   for (int64_t i = 0; i < ATTENTION_Q; i++) w.max[i] = (DT_REAL)sink, w.sum[i] = x->has_sink != 0;
-  DT_NAME(transpose_rows)(q + query * x->q.t, &x->q, queries, x->dim, w.q_t);
+  DT_NAME(load_queries)(x, q + query * x->q.t, &x->q, queries, false, w.acc_q, w.q_t, e);
   while (next_keys(&p, x, query, &key)) {
-    DT_NAME(copy_rows)(k + p.key * x->k.t, &x->k, p.keys, x->dim, w.k, e);
-    DT_NAME(copy_rows)(v + p.key * x->v.t, &x->v, p.keys, x->dim, w.v, e);
+    DT_NAME(copy_rows)(x, k + p.key * x->k.t, &x->k, p.keys, w.k, e);
+    DT_NAME(copy_rows)(x, v + p.key * x->v.t, &x->v, p.keys, w.v, e);
     DT_NAME(scores)(&p, w.k, w.q_t, w.s);
     for (int64_t c = 0; c < queries; c += DT_LANES) DT_NAME(softmax_block)(&p, &w, c);
     DT_NAME(add_values)(&p, &w, first);
@@ -332,9 +365,11 @@ DT_FN static void DT_NAME(score_adjoints)(const Pair *p, const Scratch *w) {
 
 // lse and sum(e: o * dout) of a block of queries, padded with values that make nothing but 0.
 DT_FN static void DT_NAME(row_sums)(const DtAttention *x, const Scratch *w, int64_t queries,
-                                    const DT_REAL *o, const DT_REAL *dout, const DT_REAL *lse) {
-  bool rows = x->o.e == 1 && x->dout.e == 1;
-  for (int64_t i = 0; i < ATTENTION_Q; i++, o += x->o.t, dout += x->dout.t) {
+                                    const DT_REAL *o, const DtAttentionStride *os,
+                                    const DT_REAL *dout, const DtAttentionStride *ds,
+                                    const DT_REAL *lse) {
+  bool rows = os->e == 1 && ds->e == 1;
+  for (int64_t i = 0; i < ATTENTION_Q; i++, o += os->t, dout += ds->t) {
     enum { CHAINS = 16 }; // in a fixed order, whatever the lanes
     DT_REAL sum[CHAINS] = {0};
     int64_t c = 0;
@@ -346,7 +381,7 @@ DT_FN static void DT_NAME(row_sums)(const DtAttention *x, const Scratch *w, int6
         for (int l = 0; l < CHAINS / DT_LANES; l++)
           part[l] += v_load(o + c + l * DT_LANES) * v_load(dout + c + l * DT_LANES);
       for (int l = 0; l < CHAINS / DT_LANES; l++) v_store(sum + l * DT_LANES, part[l]);
-      for (; c < x->dim; c++) sum[c % CHAINS] += o[c * x->o.e] * dout[c * x->dout.e];
+      for (; c < x->dim; c++) sum[c % CHAINS] += o[c * os->e] * dout[c * ds->e];
     }
     for (int half = CHAINS / 2; half > 0; half /= 2)
       for (int l = 0; l < half; l++) sum[l] += sum[l + half];
@@ -370,7 +405,8 @@ DT_FN static void DT_NAME(write_rows)(const DT_REAL *from, int64_t e, int64_t ro
 }
 
 typedef struct {
-  const DT_REAL *q, *o, *dout, *lse;
+  const DT_IN *q, *o, *dout;
+  const DT_REAL *lse;
   DT_REAL *dq;
 } DT_NAME(Queries);
 
@@ -410,12 +446,18 @@ DT_FN static void DT_NAME(backward_block)(const Pair *p, const Scratch *w,
                                           const DT_NAME(Queries) * h, bool add) {
   const DtAttention *x = p->x;
   int64_t e = (x->dim + DT_LANES - 1) / DT_LANES * DT_LANES, dim = x->dim;
-  const DT_REAL *q = h->q + p->query * x->q.t, *dout = h->dout + p->query * x->dout.t;
-  DT_NAME(row_sums)(x, w, p->queries, h->o + p->query * x->o.t, dout, h->lse + p->query);
-  DT_NAME(transpose_rows)(q, &x->q, p->queries, dim, w->q_t);
-  DT_NAME(transpose_rows)(dout, &x->dout, p->queries, dim, w->dout_t);
-  DT_NAME(copy_rows)(q, &x->q, p->queries, dim, w->q, e);
-  DT_NAME(copy_rows)(dout, &x->dout, p->queries, dim, w->dout, e);
+  const DT_IN *q = h->q + p->query * x->q.t, *dout = h->dout + p->query * x->dout.t,
+              *o = h->o + p->query * x->o.t;
+#if DT_HALF
+  const DtAttentionStride dense = {.t = e, .e = 1};
+  DT_NAME(load_queries)(x, dout, &x->dout, p->queries, true, w->dout, w->dout_t, e);
+  DT_NAME(copy_rows)(x, o, &x->o, p->queries, w->acc_q, e);
+  DT_NAME(row_sums)(x, w, p->queries, w->acc_q, &dense, w->dout, &dense, h->lse + p->query);
+#else
+  DT_NAME(row_sums)(x, w, p->queries, o, &x->o, dout, &x->dout, h->lse + p->query);
+  DT_NAME(load_queries)(x, dout, &x->dout, p->queries, true, w->dout, w->dout_t, e);
+#endif
+  DT_NAME(load_queries)(x, q, &x->q, p->queries, true, w->q, w->q_t, e);
   DT_NAME(scores)(p, w->k, w->q_t, w->s);
   DT_NAME(scores)(p, w->v, w->dout_t, w->ds);
   DT_NAME(score_adjoints)(p, w);
@@ -426,9 +468,9 @@ DT_FN static void DT_NAME(backward_block)(const Pair *p, const Scratch *w,
 }
 
 // One kv head of one batch element: every block of keys with all the queries that see it.
-DT_FN static void DT_NAME(backward)(const DtAttention *x, int64_t b, int64_t g, const DT_REAL *q,
-                                    const DT_REAL *k, const DT_REAL *v, const DT_REAL *o,
-                                    const DT_REAL *lse, const DT_REAL *dout, DT_REAL *dq,
+DT_FN static void DT_NAME(backward)(const DtAttention *x, int64_t b, int64_t g, const DT_IN *q,
+                                    const DT_IN *k, const DT_IN *v, const DT_IN *o,
+                                    const DT_REAL *lse, const DT_IN *dout, DT_REAL *dq,
                                     DT_REAL *dk, DT_REAL *dv) {
   Scratch w = DT_NAME(scratch)(x->dim, true);
   int64_t e = (x->dim + DT_LANES - 1) / DT_LANES * DT_LANES, dim = x->dim;
@@ -437,8 +479,8 @@ DT_FN static void DT_NAME(backward)(const DtAttention *x, int64_t b, int64_t g, 
   // The first block is taken even where no query sees it, or there is no key: it writes dq.
   for (int64_t key = 0, keys; key == 0 || key < x->tk; key += keys ? keys : 1) {
     keys = pair_at(x, 0, key).keys;
-    DT_NAME(copy_rows)(k + key * x->k.t, &x->k, keys, dim, w.k, e);
-    DT_NAME(copy_rows)(v + key * x->v.t, &x->v, keys, dim, w.v, e);
+    DT_NAME(copy_rows)(x, k + key * x->k.t, &x->k, keys, w.k, e);
+    DT_NAME(copy_rows)(x, v + key * x->v.t, &x->v, keys, w.v, e);
     memset(w.acc_k, 0, (size_t)(keys * e) * sizeof(DT_REAL));
     memset(w.acc_v, 0, (size_t)(keys * e) * sizeof(DT_REAL));
     for (int64_t r = 0; r < x->group; r++) {
@@ -470,10 +512,10 @@ DT_FN static void DT_NAME(forward_tasks)(void *const *arg, int64_t begin, int64_
   for (int64_t task = begin; task < end; task++) {
     int64_t head = task / blocks, r = head % x->group, g = head / x->group % x->kv_heads;
     int64_t b = head / x->group / x->kv_heads;
-    DT_NAME(forward)(x, (const DT_REAL *)arg[1] + DT_NAME(head)(&x->q, b, g, r),
-                     (const DT_REAL *)arg[2] + DT_NAME(head)(&x->k, b, g, 0),
-                     (const DT_REAL *)arg[3] + DT_NAME(head)(&x->v, b, g, 0),
-                     (DT_REAL *)arg[4] + DT_NAME(head)(&x->o, b, g, r),
+    DT_NAME(forward)(x, (const DT_IN *)arg[1] + DT_NAME(head)(&x->q, b, g, r),
+                     (const DT_IN *)arg[2] + DT_NAME(head)(&x->k, b, g, 0),
+                     (const DT_IN *)arg[3] + DT_NAME(head)(&x->v, b, g, 0),
+                     (DT_IN *)arg[4] + DT_NAME(head)(&x->o, b, g, r),
                      (DT_REAL *)arg[5] + head * x->tq, query_of_block(x, task % blocks),
                      slope_of(x, g, r, DT_F64), sink_of(x, g, r, DT_F64));
   }

@@ -4,7 +4,8 @@
 // it defines with DT_NAME(x), e.g. gemm_task_f32_v4. Everything it defines carries DT_FN, so that
 // one object file built for baseline x86-64 holds the variants for newer processors as well. Define
 // DT_LEVEL (1, 3 or 4; see level.h) and DT_F64 (0 or 1), then include this file; it has no include
-// guard on purpose.
+// guard on purpose. Of attention there is a third type: DT_HALF 1 with DT_F64 0, float on operands of
+// 16 bits.
 //
 // Where the level has a fused multiply-add it is used wherever v_fma is written and nowhere else,
 // on all levels in the same order: levels 3 and 4 round alike, level 1 rounds each product.
@@ -14,6 +15,7 @@
 #undef DT_TAG
 #undef DT_FN
 #undef DT_REAL
+#undef DT_IN
 #undef DT_INT
 #undef DT_BYTES
 #undef DT_LANES
@@ -55,10 +57,22 @@
 #define DT_LANES (DT_BYTES / 4)
 #endif
 
+#if DT_HALF // what operands lie in memory as
+#define DT_IN uint16_t
+#else
+#define DT_IN DT_REAL
+#endif
+
 #define DT_PASTE_(x, tag) x##_##tag
 #define DT_PASTE(x, tag) DT_PASTE_(x, tag)
 #define DT_NAME(x) DT_PASTE(x, DT_TAG)
-#if DT_LEVEL == 4 && DT_F64
+#if DT_HALF && DT_LEVEL == 4
+#define DT_TAG half_v4
+#elif DT_HALF && DT_LEVEL == 3
+#define DT_TAG half_v3
+#elif DT_HALF
+#define DT_TAG half_v1
+#elif DT_LEVEL == 4 && DT_F64
 #define DT_TAG f64_v4
 #elif DT_LEVEL == 4
 #define DT_TAG f32_v4
