@@ -307,6 +307,11 @@ static int backend(Job *j) {
   host_c(p, j->o->arch, hash, &text);
   timed(j, "host C", start);
   if (j->o->emit == EMIT_C) return put_buf(j, &text);
+  if (is_half(j->m->store)) {
+    fprintf(stderr, "dtc: error: precision %s: training programs have fp32 and fp64 yet; --emit, --report and"
+                    " --interpret know %s\n", j->m->train.precision, j->m->train.precision);
+    return EXIT_MODEL;
+  }
   LinkOptions lo = {.output = j->o->output ? j->o->output : "./train",
                     .save_temps = j->o->save_temps,
                     .arch = j->o->arch,

@@ -32,7 +32,7 @@ static const Row rows[] = {
     {'D', "define", "NAME=VALUE",
      "override a size of the model or a setting of its\ntrain block (repeatable)"},
     {'I', "include", "DIR", "where `use` looks before the stdlib (repeatable)"},
-    {OPT_PRECISION, "precision", "fp32|fp64", "override the train block's; fp64 is for checking"},
+    {OPT_PRECISION, "precision", "fp32|fp64|bf16|fp16", "override the train block's; fp64 is for checking"},
     {OPT_TARGET, "target", "cpu", "the target to compile for"},
     {OPT_ARCH, "arch", "NAME",
      "processor: native (default), x86-64, x86-64-v3,\nx86-64-v4, or a name that LLVM knows"},
@@ -358,8 +358,8 @@ static int set(Options *o, Arena *a, int key, const char *v) {
   case OPT_CHECKPOINT: return one_only("checkpoint", v, "none");
   case OPT_PRECISION:
     o->precision = v;
-    if (!strcmp(v, "fp32") || !strcmp(v, "fp64")) return 0;
-    return usage("--precision %s: the CPU target has fp32 and fp64", v);
+    if (!strcmp(v, "fp32") || !strcmp(v, "fp64") || !strcmp(v, "bf16") || !strcmp(v, "fp16")) return 0;
+    return usage("--precision %s: expected fp32, fp64, bf16 or fp16", v);
   case OPT_EMIT: return set_emit(o, v);
   case OPT_DUMP: o->dump_after = v; return 0;
   case OPT_DUMP_PLACES: o->dump_places = true; return 0;

@@ -112,6 +112,8 @@ static DtType type_of(Dtype t) {
   return t == DT_BOOL  ? DT_TYPE_BOOL
          : t == DT_I32 ? DT_TYPE_I32
          : t == DT_F32 ? DT_TYPE_F32
+         : t == DT_BF16 ? DT_TYPE_BF16
+         : t == DT_F16 ? DT_TYPE_F16
                        : DT_TYPE_F64;
 }
 
@@ -148,7 +150,7 @@ static DtTrain train_of(const Train *t) {
 
 DtProgram tables_make(const Module *m, const Plan *p) {
   DtProgram t = {.model = m->name, .build = "interpreter", .type = type_of(m->compute),
-                 .param_type = type_of(m->compute), .reduce_type = type_of(m->compute), .nparam = (int)m->param.n,
+                 .param_type = type_of(param_type(m)), .reduce_type = type_of(m->compute), .nparam = (int)m->param.n,
                  .nmetric = (int)m->metric.n, .frame_bytes = p ? largest_frame(p, 0) : 64, .listing = "",
                  .update_piece = UPDATE_PIECE, .scratch_bytes = p ? largest_scratch(p) : 0};
   DtParam *param = NEWN(m->arena, DtParam, m->param.n + 1);

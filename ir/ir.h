@@ -442,6 +442,7 @@ typedef struct Module {
   Sources *src;
   Str name; // of the model
   Dtype compute; // arithmetic of reals: REAL (exact oracle), F32 or F64
+  Dtype store; // BF16 or F16: of parameters and stored values; else REAL: they are of type `compute`
   VEC(Expr) expr;
   VEC(Id) arg; // pool of expression arguments
   VEC(Fn) fn;
@@ -470,6 +471,9 @@ typedef struct Module {
 static inline int64_t axis_period(const Module *m, uint32_t axis) {
   return m->axis.at[axis].size * (m->axis.at[axis].folded ? 2 : 1);
 }
+
+// The storage type of parameters.
+static inline Dtype param_type(const Module *m) { return is_half(m->store) ? m->store : m->compute; }
 
 Module *module_new(Arena *a, Sources *s);
 

@@ -29,9 +29,9 @@ double normal_points(const Stmt *s, uint32_t set) {
   return n;
 }
 
-static Dtype storage_of(const Norm *n, Id body) {
+static Dtype storage_of(const Norm *n, Id body, Dtype real) {
   Scalar t = ex(n->m, body)->type;
-  return t == SC_BOOL ? DT_BOOL : t == SC_INT ? DT_I32 : n->m->compute;
+  return t == SC_BOOL ? DT_BOOL : t == SC_INT ? DT_I32 : real;
 }
 
 static bool same_value(const Norm *n, const Stmt *a, const Stmt *b, const Value *type) {
@@ -49,8 +49,8 @@ static bool same_value(const Norm *n, const Stmt *a, const Stmt *b, const Value 
 }
 
 // As normal_value, with the dimensions of the indices in `first` before the others.
-static Id ordered_value(Norm *n, Str name, uint32_t first, uint32_t free, Red red, uint32_t bound,
-                        Id body) {
+static Id ordered_value(Norm *n, Str name, Dtype real, uint32_t first, uint32_t free, Red red,
+                        uint32_t bound, Id body) {
   Stmt t = {.kind = ST_COMP, .red = red, .loc = n->s.loc};
   Id to[MAX_INDEX], sub[MAX_RANK], at[MAX_RANK];
   int64_t extent[MAX_RANK];
@@ -70,7 +70,7 @@ static Id ordered_value(Norm *n, Str name, uint32_t first, uint32_t free, Red re
       t.index[t.nindex++] = n->s.index[i];
     }
   t.body = ex_rename(n->m, body, to, NULL);
-  Value type = {.type = storage_of(n, body)};
+  Value type = {.type = storage_of(n, body, real)};
   for (uint32_t i = 0; i < n->out.n; i++)
     if (same_value(n, &n->out.at[i], &t, &type)) return ex_read(n->m, n->f, n->out.at[i].lhs, at);
   t.sub = arena_copy(n->m->arena, sub, t.nfree * sizeof(Id));
@@ -80,7 +80,11 @@ static Id ordered_value(Norm *n, Str name, uint32_t first, uint32_t free, Red re
 }
 
 Id normal_value(Norm *n, Str name, uint32_t free, Red red, uint32_t bound, Id body) {
-  return ordered_value(n, name, 0, free, red, bound, body);
+  return ordered_value(n, name, n->m->compute, 0, free, red, bound, body);
+}
+
+Id normal_operand(Norm *n, Str name, Dtype real, uint32_t free, Red red, uint32_t bound, Id body) {
+  return ordered_value(n, name, real, 0, free, red, bound, body);
 }
 
 void normal_finish(Norm *n, Red red, Id body) {
@@ -321,7 +325,7 @@ static bool cut_reduction(Norm *n) {
   if (__builtin_popcount(free_set(s) | blocks) > MAX_RANK) return false;
   Str name = n->f->value.at[s->lhs].name;
   // Blocks come first, so that the lanes of a row stay together.
-  Id part = ordered_value(n, str_printf("%s.blocks", name), blocks, free_set(s), red,
+  Id part = ordered_value(n, str_printf("%s.blocks", name), n->m->compute, blocks, free_set(s), red,
                           bound & ~blocks, s->body);
   if (s->red == RED_MEAN) {
     Id sum = normal_value(n, str_printf("%s.sum", name), free_set(s), RED_SUM, blocks, part);

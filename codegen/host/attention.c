@@ -37,7 +37,11 @@ static bool is_fresh(const Fn *f, const Stmt *call, Id v) {
 static bool fits(const Module *m, const Fn *f, const Id *value, Operand i) {
   static const uint8_t rank[NOPERAND] = {5, 4, 4, 2, 2, 5, 4, 5, 5, 4, 4, 2, 2};
   const Value *v = &f->value.at[value[i]];
-  if (v->rank != rank[i] || v->type != m->compute) return false;
+  bool operand = i == OPD_Q || i == OPD_K || i == OPD_V || i == OPD_O || i == OPD_DO;
+  Dtype type = operand ? f->value.at[value[OPD_Q]].type : m->compute; // operands may have 16 bits
+  if (v->rank != rank[i] || v->type != type) return false;
+  if (is_half(type) ? m->compute != DT_F32 : type != m->compute) return false;
+  if (v->rank == 2 && is_half(f->value.at[value[OPD_Q]].type)) return false; // slopes, sinks
   // One width of a head is known to the kernels; ranks may share out that of v and o alone.
   return v->rank == 2 || i == OPD_LSE ||
          v->extent[v->rank - 1] == f->value.at[value[OPD_Q]].extent[4];
@@ -146,6 +150,7 @@ void host_attention_shape(Host *h, Id fn, const Kernel *k) {
   for (int i = 0; i < NOPERAND; i++)
     if (operand[i].name && v[i] != NONE)
       print_stride(b, operand[i].name, operand[i].dims, &h->p->fn[fn].layout[v[i]]);
+  if (is_half(q->type)) buf_printf(b, ",\n    .operand = %s", host_type[q->type]);
   buf_printf(b, "};\n");
 }
 

@@ -97,8 +97,8 @@ Str host_chunk_arg(const HostFn *x, uint32_t arg) {
   if (arg < nd + 2 && arg < lead) return str_intern(arg == nd ? "&call->first" : "&call->batch");
   if (arg < lead) return str_printf("(const %s *)call->total + %u", type, arg - nd - 2);
   if (piece != NONE)
-    return str_printf("(%s *)call->%s + %lld", type, grad ? "grad" : "param",
-                      (long long)h->params->param[piece].offset);
+    return str_printf("(%s *)call->%s + %lld", grad ? type : c_type(param_type(h->m)),
+                      grad ? "grad" : "param", (long long)h->params->param[piece].offset);
   if (v->means == MEANS_KEPT) return slot_place(x, v);
   if (v->means != MEANS_RECEIVED) BUG("%s: where is %s", x->f->name, v->name);
   int64_t at = 0;

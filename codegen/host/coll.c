@@ -46,18 +46,16 @@ void host_post(HostFn *x, uint32_t kernel, Str to, Str from) {
                                               "dt_all_to_all", "dt_shift"};
   static const char *const op[NRED] = {
       [RED_SUM] = "DT_SUM", [RED_MAX] = "DT_MAX", [RED_MIN] = "DT_MIN"};
-  static const char *const type[NDTYPE] = {
-      [DT_F64] = "DT_TYPE_F64", [DT_F32] = "DT_TYPE_F32", [DT_I32] = "DT_TYPE_I32"};
   const Kernel *k = &x->fp->kernel.at[kernel];
   const Stmt *s = &x->f->stmt.at[k->stmt.at[0]];
   const Value *lhs = &x->f->value.at[s->lhs], *in = &x->f->value.at[s->from];
   int64_t count = value_count(s->coll == COLL_REDUCE_SCATTER ? in : lhs);
-  if (!type[lhs->type]) BUG("ranks do not exchange %s", dtype_name[lhs->type]);
+  if (lhs->type == DT_BOOL || !host_type[lhs->type]) BUG("ranks do not exchange %s", dtype_name[lhs->type]);
   Str arg[8];
   uint32_t n = 0;
   arg[n++] = s->both ? str_intern("dt_group(DT_TP_AXES)")
                      : str_printf("dt_group(1u << %s)", host_axis(x->h->m, s->axis));
-  arg[n++] = str_intern(type[lhs->type]);
+  arg[n++] = str_intern(host_type[lhs->type]);
   if (coll_reduces(s->coll)) arg[n++] = str_intern(op[s->red]);
   arg[n++] = from;
   arg[n++] = to;

@@ -45,7 +45,7 @@ static void print_facts(Host *h, const Fn *f, const Kernel *k) {
   buf_free(&outer);
 }
 
-static void print_gemm(Host *h, const Kernel *k) {
+static void print_gemm(Host *h, const Fn *f, const Kernel *k) {
   const GemmPlan *g = &k->gemm;
   buf_printf(h->out, "static const DtGemm %s = {.m = %lld, .n = %lld, .k = %lld,\n", k->name,
              (long long)g->m, (long long)g->n, (long long)g->k);
@@ -58,7 +58,13 @@ static void print_gemm(Host *h, const Kernel *k) {
     buf_printf(h->out, "%s{.count = %lld, .a = %lld, .b = %lld, .c = %lld}", i ? ", " : "",
                (long long)g->batch[i].count, (long long)g->batch[i].a, (long long)g->batch[i].b,
                (long long)g->batch[i].c);
-  buf_printf(h->out, "%s};\n", g->nbatch ? "}" : "");
+  if (g->nbatch) buf_printf(h->out, "}");
+  if (is_half(f->value.at[g->a].type)) {
+    buf_printf(h->out, ",\n    .operand = %s, .result = %s", host_type[f->value.at[g->a].type],
+               host_type[f->value.at[g->c].type]);
+    if (g->bias != NONE) buf_printf(h->out, ", .bias = %s", host_type[f->value.at[g->bias].type]);
+  }
+  buf_printf(h->out, "};\n");
 }
 
 static void print_scan(Host *h, const Kernel *k) {
@@ -84,7 +90,7 @@ void host_kernels(Host *h, Id fn) {
     print_facts(h, f, k);
     print_stmts(h, f, k);
     if (k->kind == K_LOOPS) buf_printf(h->out, "DT_KERNEL(%s);\n", k->name);
-    if (k->kind == K_GEMM) print_gemm(h, k);
+    if (k->kind == K_GEMM) print_gemm(h, f, k);
     if (k->kind == K_SCAN) print_scan(h, k);
     if (k->kind == K_INTRINSIC) host_attention_shape(h, fn, k);
     buf_printf(h->out, "\n");

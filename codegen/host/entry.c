@@ -24,7 +24,8 @@ static Str in_region(const char *region, const char *type, int64_t offset) {
 }
 
 static Str param_in(const Host *h, const char *region, uint32_t param) {
-  return in_region(region, c_type(h->m->compute), h->params->param[param].offset);
+  Dtype type = strcmp(region, "param") ? h->m->compute : param_type(h->m);
+  return in_region(region, c_type(type), h->params->param[param].offset);
 }
 
 static Str scalar(const Host *h, uint32_t which) {

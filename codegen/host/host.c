@@ -74,7 +74,7 @@ void host_c(const Plan *p, Str arch, Str build_hash, Buf *out) {
       out,
       ", %s, as dtc compiled it: one C function for each function of the program,\n"
       "// its kernels (in kernels.o) above it.\n",
-      p->m->compute == DT_F64 ? "fp64" : "fp32");
+      precision_name(p->m));
   buf_printf(out, "%s#include \"runtime/launch.h\"\n#include \"runtime/program.h\"\n\n",
              p->m->spmd ? "#include \"runtime/comm.h\"\n" : "");
   host_listing(&h);

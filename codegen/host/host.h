@@ -71,6 +71,8 @@ void put_source(const Module *m, Id loc, bool outermost, Buf *b); // "gpt2.dt:12
 // before the others. Without the last line's end.
 void put_wrapped(Buf *b, const char *first, const char *rest, const char *text);
 const char *c_type(Dtype t);
+const char *precision_name(const Module *m); // "fp32", "fp64", "bf16", "fp16"
+extern const char *const host_type[NDTYPE]; // DtType of runtime/program.h; NULL where it has none
 
 // decl.c: what stands above a function: its kernels and the shapes of its products
 void host_kernels(Host *h, Id fn);

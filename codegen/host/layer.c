@@ -79,7 +79,7 @@ Str host_layer_slice(const HostFn *x, const LayerPtrs *l, Id value) {
 }
 
 static void print_pointer(HostFn *x, uint32_t stack, Str name, bool grad, const Call *c, Str iter) {
-  const char *type = c_type(x->h->m->compute);
+  const char *type = c_type(grad ? x->h->m->compute : param_type(x->h->m));
   Str next = str_printf("%s %c 1", iter, c->reverse ? '-' : '+');
   Str arg[] = {str_intern("call"), str_printf("%u", stack), iter, next};
   Str head = grad ? str_printf("%s *%s = dt_layer_grads", type, name)

@@ -3,9 +3,9 @@
 #include "codegen/host/host.h"
 #include "runtime/pipeline/pipeline.h"
 
-static const char *const dt_type[NDTYPE] = {
+const char *const host_type[NDTYPE] = {
     [DT_F64] = "DT_TYPE_F64", [DT_F32] = "DT_TYPE_F32", [DT_I32] = "DT_TYPE_I32",
-    [DT_BOOL] = "DT_TYPE_BOOL"};
+    [DT_BOOL] = "DT_TYPE_BOOL", [DT_BF16] = "DT_TYPE_BF16", [DT_F16] = "DT_TYPE_F16"};
 static const char *const dt_init[NINIT] = {"DT_ZEROS", "DT_ONES", "DT_NORMAL", "DT_UNIFORM",
                                            "DT_CONST"};
 static const char *const dt_data[] = {"DT_DATA_NONE", "DT_DATA_TOKENS", "DT_DATA_BYTES",
@@ -210,10 +210,10 @@ static void print_data(Host *h) {
   buf_printf(b, "static const DtData data[] = {\n");
   for (uint32_t i = 0; i < h->m->ndata; i++) {
     const Value *v = &step->value.at[step->arg.at[i]];
-    if (!dt_type[v->type]) BUG("data argument %s of type %s", v->name, dtype_name[v->type]);
+    if (!host_type[v->type]) BUG("data argument %s of type %s", v->name, dtype_name[v->type]);
     buf_printf(b, "    {.name = ");
     put_string(b, v->name);
-    buf_printf(b, ", .type = %s, .rank = %u, .extent = ", dt_type[v->type], v->rank);
+    buf_printf(b, ", .type = %s, .rank = %u, .extent = ", host_type[v->type], v->rank);
     put_extents(b, v->extent, v->rank);
     int64_t lo, hi;
     if (data_range(h, i, &lo, &hi))
@@ -297,7 +297,7 @@ static void print_train(Host *h) {
   buf_printf(b, ",\n              .clip = ");
   put_real(b, t->clip);
   buf_printf(b, ", .precision = ");
-  put_string(b, h->m->compute == DT_F64 ? "fp64" : "fp32");
+  put_string(b, precision_name(h->m));
   buf_printf(b, "},\n");
 }
 
@@ -373,7 +373,8 @@ void host_tables(Host *h, Str arch, Str build_hash) {
   buf_printf(b, ", .build = ");
   put_string(b, build_hash);
   buf_printf(b, ", .type = %s,\n    .param_type = %s, .reduce_type = %s, .loss_scaling = %s,\n",
-             dt_type[h->m->compute], dt_type[h->m->compute], dt_type[h->m->compute], "false");
+             host_type[h->m->compute], host_type[param_type(h->m)], host_type[h->m->compute],
+             h->m->store == DT_F16 ? "true" : "false");
   print_processor(h, arch);
   buf_printf(
       b,

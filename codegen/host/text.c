@@ -178,12 +178,19 @@ void put_wrapped(Buf *b, const char *first, const char *rest, const char *text) 
   }
 }
 
+const char *precision_name(const Module *m) {
+  if (is_half(m->store)) return m->store == DT_BF16 ? "bf16" : "fp16";
+  return m->compute == DT_F64 ? "fp64" : "fp32";
+}
+
 const char *c_type(Dtype t) {
   switch (t) {
   case DT_F32: return "float";
   case DT_F64: return "double";
   case DT_I32: return "int32_t";
   case DT_BOOL: return "uint8_t";
+  case DT_BF16:
+  case DT_F16: return "uint16_t";
   default: BUG("no C type for %s", dtype_name[t]);
   }
 }

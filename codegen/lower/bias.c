@@ -4,7 +4,8 @@
 //     y[b, t, o] = z[b, t, o] + bias[o]                the library adds the bias to what it has in
 //                                                      the cache
 //
-// z's values are rounded as ever; they only never lie in memory of their own.
+// z's values are rounded as ever; they only never lie in memory of their own. Where y is of 16 bits, z is
+// float, and y is rounded once, when the bias has been added.
 #include "codegen/lower/fuse.h"
 
 typedef struct Reads {
@@ -66,8 +67,9 @@ static Id other_term(const Fuse *u, const Stmt *s, Id value, Id *read) {
   Id bias = *read == a ? b : a, from = (Id)ex(u->m, bias)->integer;
   for (Id v = 0; v < u->f->value.n; v++)
     if (u->alias[v] == from) return NONE;
+  Dtype type = u->f->value.at[from].type;
   bool fits = u->f->value.at[from].role == ROLE_IN &&
-              u->f->value.at[from].type == u->f->value.at[value].type;
+              (type == u->f->value.at[value].type || is_half(type));
   return fits ? bias : NONE;
 }
 
@@ -103,9 +105,12 @@ static void match_bias(Fuse *u, uint32_t product) {
   const Stmt *s = &u->f->stmt.at[use];
   if (s->acc || s->red != RED_NONE || !has_own_storage(u, s->lhs)) return;
   if (!fuse_whole(u->m, u->f, s)) return;
-  if (u->f->value.at[s->lhs].type != u->f->value.at[z->lhs].type) return;
+  Dtype made = u->f->value.at[z->lhs].type, stored = u->f->value.at[s->lhs].type,
+        operand = u->f->value.at[g.a].type;
+  if (made != u->m->compute || (stored != made && stored != operand)) return;
   Id read = NONE, bias = other_term(u, s, z->lhs, &read);
   if (bias == NONE) return;
+  if (is_half(u->f->value.at[ex(u->m, bias)->integer].type) && !is_half(operand)) return;
   Affine at = affine_lhs(u->m, u->f, u->fp->layout, s),
          from = affine_read(u->m, u->fp->layout, s, read),
          term = affine_read(u->m, u->fp->layout, s, bias);

@@ -31,19 +31,22 @@ typedef struct Product {
   Dims of[NCLASS];
 } Product;
 
-static bool real_operand(const Product *p, Id value) {
-  Dtype t = p->f->value.at[value].type, c = p->f->value.at[p->s->lhs].type;
-  return t == c && (t == DT_F32 || t == DT_F64) && t == p->m->compute;
+// Operands and result in the type that is computed in, or operands of one 16-bit type and a result of
+// that or of float.
+static bool types_fit(const Module *m, Dtype a, Dtype b, Dtype c) {
+  if (a != b || (m->compute != DT_F32 && m->compute != DT_F64)) return false;
+  return is_half(a) ? m->compute == DT_F32 && (c == a || c == DT_F32) : a == m->compute && c == a;
 }
 
-// The body's two reads, if it is a product of two reads in one type that the library computes in.
+// The body's two reads, if it is a product of two reads in types that the library computes with.
 static bool operands(const Product *p, Id *a, Id *b) {
   const Module *m = p->m;
   if (!ex_is(m, p->s->body, OP_MUL)) return false;
   *a = ex_arg(m, p->s->body, 0);
   *b = ex_arg(m, p->s->body, 1);
   return ex_is(m, *a, OP_READ) && ex_is(m, *b, OP_READ) &&
-         real_operand(p, (Id)ex(m, *a)->integer) && real_operand(p, (Id)ex(m, *b)->integer);
+         types_fit(m, p->f->value.at[ex(m, *a)->integer].type,
+                   p->f->value.at[ex(m, *b)->integer].type, p->f->value.at[p->s->lhs].type);
 }
 
 // Bare indices and groups of them, no index twice: then no two points write one element, also where

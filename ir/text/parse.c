@@ -787,9 +787,18 @@ static bool data(Parser *p) {
   return p_fail(p, t, "a loss takes at most %d arguments of data", MAX_DATA);
 }
 
+static bool store(Parser *p) {
+  const Token *t = tok(p);
+  if (!dtype(p, &p->m->store)) return false;
+  if (is_half(p->m->store)) return true;
+  p->m->store = DT_REAL;
+  return p_fail(p, t, "expected bf16 or f16: other values are stored as they are computed");
+}
+
 static bool item(Parser *p) {
   if (accept_word(p, "module")) return p_name(p, "the model's name", &p->m->name);
   if (accept_word(p, "compute")) return dtype(p, &p->m->compute);
+  if (accept_word(p, "store")) return store(p);
   if (accept_word(p, "file")) return file(p);
   if (accept_word(p, "train")) return train(p);
   if (accept_word(p, "data")) return data(p);

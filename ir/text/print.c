@@ -744,6 +744,7 @@ static void print_module(const Module *m, bool places, Buf *b) {
   buf_printf(b, "module ");
   ir_print_name(m->name, b);
   buf_printf(b, "\ncompute %s\n", dtype_name[m->compute]);
+  if (is_half(m->store)) buf_printf(b, "store %s\n", dtype_name[m->store]);
   for (uint32_t i = 0; i < p.order.n; i++) {
     buf_printf(b, "file %u ", i);
     ir_print_string(m->src->file.at[p.order.at[i]].name, b);

@@ -198,12 +198,32 @@ static bool linear(const Module *m, Id e) {
 }
 
 // A read that the library can take as it lies.
-static bool plain_read(const Norm *n, Id e) {
+static bool plain_read(const Norm *n, Id e, Dtype type) {
   const Expr *x = ex(n->m, e);
-  if (x->op != OP_READ || n->f->value.at[x->integer].type != n->m->compute) return false;
+  if (x->op != OP_READ || n->f->value.at[x->integer].type != type) return false;
   for (uint32_t i = 0; i < x->narg; i++)
     if (!linear(n->m, ex_arg(n->m, e, i))) return false;
   return true;
+}
+
+typedef struct Halves {
+  const Fn *f;
+  Dtype type;
+} Halves;
+
+static void note_half(const Module *m, Id read, void *ctx) {
+  Halves *h = ctx;
+  Dtype t = h->f->value.at[ex(m, read)->integer].type;
+  if (is_half(t)) h->type = t;
+}
+
+// The type of a product's operands: of 16 bits, if either factor reads any such value. The other is
+// rounded to it then.
+static Dtype operand_type(const Norm *n, const Part *a, const Part *b) {
+  Halves h = {n->f, n->m->compute};
+  ex_reads(n->m, b->e, note_half, &h);
+  ex_reads(n->m, a->e, note_half, &h);
+  return n->m->compute == DT_F32 ? h.type : n->m->compute;
 }
 
 // The indices of `a` that its operand sums before the product with `other`: of those to be summed
@@ -214,11 +234,11 @@ static uint32_t alone(const Part *a, const Part *other, uint32_t summed) {
 }
 
 // The operand as a plain read, indices that only it has summed.
-static Id operand(Norm *n, const Part *a, const Part *other, uint32_t summed) {
+static Id operand(Norm *n, const Part *a, const Part *other, uint32_t summed, Dtype type) {
   uint32_t own = alone(a, other, summed);
-  if (!own && plain_read(n, a->e)) return a->e;
+  if (!own && plain_read(n, a->e, type)) return a->e;
   Str name = str_printf("%s.operand", n->f->value.at[n->s.lhs].name);
-  return normal_value(n, name, a->set & ~own, own ? RED_SUM : RED_NONE, own, a->e);
+  return normal_operand(n, name, type, a->set & ~own, own ? RED_SUM : RED_NONE, own, a->e);
 }
 
 static bool fits_rank(uint32_t set) { return __builtin_popcount(set) <= MAX_RANK; }
@@ -244,8 +264,9 @@ static bool reduce_pairs(Norm *n, Product *p) {
     if (!fits_rank(set)) return false;
     bool product = is_contraction(n, &p->part[x], &p->part[y], summed) &&
                    operands_fit(&p->part[x], &p->part[y], summed);
-    Id a = product ? operand(n, &p->part[x], &p->part[y], summed) : p->part[x].e;
-    Id b = product ? operand(n, &p->part[y], &p->part[x], summed) : p->part[y].e;
+    Dtype type = operand_type(n, &p->part[x], &p->part[y]);
+    Id a = product ? operand(n, &p->part[x], &p->part[y], summed, type) : p->part[x].e;
+    Id b = product ? operand(n, &p->part[y], &p->part[x], summed, type) : p->part[y].e;
     uint32_t bound = product ? summed & p->part[x].set & p->part[y].set : summed;
     Str name = str_printf("%s.product", n->f->value.at[n->s.lhs].name);
     Id e = normal_value(n, name, set, RED_SUM, bound, ex2(n->m, OP_MUL, a, b));
@@ -293,7 +314,8 @@ static bool contract(Norm *n, Product *p) {
   Part *a = &p->part[0], *b = &p->part[1];
   uint32_t bound = all_set(s) & ~free_set(s), shared = a->set & b->set & bound;
   if (!fits_rank((a->set | b->set) & ~bound) || !shared || !operands_fit(a, b, bound)) return false;
-  Id body = ex2(n->m, OP_MUL, operand(n, a, b, bound), operand(n, b, a, bound));
+  Dtype type = operand_type(n, a, b);
+  Id body = ex2(n->m, OP_MUL, operand(n, a, b, bound, type), operand(n, b, a, bound, type));
   bool whole = ((a->set | b->set) & ~bound) == free_set(s);
   if (p->outer == NONE && p->guard == NONE && s->red == RED_SUM && plain_lhs(n) && whole &&
       shared == bound) {
