@@ -88,10 +88,8 @@ static void note_params(Types *t, Entry e) {
   const Fn *f = &m->fn.at[m->entry[e]];
   for (uint32_t i = 0; i < f->arg.n; i++) {
     const Value *v = &f->value.at[f->arg.at[i]];
-    bool param = false;
-    for (uint32_t p = 0; p < m->param.n; p++) param |= m->param.at[p].name == v->name;
     if (v->role != ROLE_IN || !is_real(v)) continue;
-    t->fact[number_of(t, m->entry[e], f->arg.at[i])] |= param ? PARAMETER : WIDE;
+    t->fact[number_of(t, m->entry[e], f->arg.at[i])] |= v->means == MEANS_PARAM ? PARAMETER : WIDE;
   }
   for (uint32_t i = 0; i < f->result.n; i++)
     t->fact[number_of(t, m->entry[e], f->result.at[i])] |= WIDE;
