@@ -340,7 +340,7 @@ static void add_axes(Job *j) {
 
 // The last pass that the requested output needs.
 static Str last_pass(const Options *o) {
-  if (o->interpret) return o->pp > 1 ? "pipeline" : o->tp > 1 || o->cp > 1 ? "localise" : "optimizer";
+  if (o->interpret) return o->pp > 1 ? "pipeline" : o->tp > 1 || o->cp > 1 ? "localise" : "precision";
   if (!o->check || o->emit || o->report) return NULL;
   Str last = "batch";
   bool past = false;

@@ -19,9 +19,18 @@ typedef struct Oracle {
   Interp *interp;
   DtProgram program;
   Source *source;
+  double **rounded; // by parameter, where kernels read 16 bits
 } Oracle;
 
 static Oracle *oracle; // a DtEntry has no other way to its module
+
+// Room for a copy of a parameter, the same at each call.
+static double *rounded_params(uint32_t param, int64_t n) {
+  Module *m = oracle->m;
+  if (!oracle->rounded) oracle->rounded = NEWN(m->arena, double *, m->param.n + 1);
+  if (!oracle->rounded[param]) oracle->rounded[param] = NEWN(m->arena, double, n + 1);
+  return oracle->rounded[param];
+}
 
 // A tensor over memory of the runtime's.
 static Tensor view(const Value *v, void *at) {
@@ -56,6 +65,15 @@ static bool exchange(void *world, const Fn *f, const Stmt *s, Tensor *to, const 
   return true;
 }
 
+// A parameter as kernels read it: where it has 16 bits, a rounded copy of the master.
+static void *stored_param(const Value *v, double *master) {
+  int64_t n = value_count(v);
+  if (!is_half(v->type)) return master;
+  double *copy = rounded_params(v->of, n);
+  for (int64_t i = 0; i < n; i++) copy[i] = interp_round(v->type, master[i]);
+  return copy;
+}
+
 // Where an argument of an entry lives.
 static void *place(const DtCall *c, const Value *v) {
   const DtProgram *p = &oracle->program;
@@ -64,7 +82,8 @@ static void *place(const DtCall *c, const Value *v) {
   case MEANS_FIRST: return (void *)&c->first;
   case MEANS_BATCH: return (void *)&c->batch;
   case MEANS_TOTAL: return (double *)c->total + v->of;
-  case MEANS_PARAM: return (double *)c->param + p->param[v->of].offset;
+  case MEANS_PARAM: return stored_param(v, (double *)c->param + p->param[v->of].offset);
+  case MEANS_LOSS_SCALE: return (void *)&c->loss_scale;
   case MEANS_GRAD: return (double *)c->grad + p->param[v->of].offset;
   case MEANS_RANK: return &dt_world.coord[mesh_axis(oracle->m, v->of)];
   case MEANS_SCALAR: return (double *)c->scalar + v->of;
@@ -87,7 +106,7 @@ static void run(Entry e, const DtCall *c) {
     pointer[i] = &arg[i];
   }
   Buf error = {0};
-  InterpOptions o = {.seed = c->seed, .step = c->step};
+  InterpOptions o = {.seed = c->seed, .step = c->step, .round = is_half(m->store)};
   if (!interp_call(oracle->interp, m->entry[e], pointer, result, &o, &error)) BUG("--interpret: %s", error.text);
   double *out = c->out;
   for (uint32_t i = 0; i < f->result.n; i++) {

@@ -6,6 +6,8 @@
 #include "codegen/lower/kernel.h"
 #include "runtime/launch.h"
 
+#include <stdlib.h>
+
 enum { ALIGNMENT = 64 };
 
 static int64_t bytes_of(const Value *v) {
@@ -84,8 +86,17 @@ static bool makes_gradients(const Run *r) {
 // The chunk's parameters, and their gradients, come last, before the rank's place on the mesh.
 static uint32_t first_piece(const Run *r) {
   uint32_t n = r->f->arg.n, pieces = (uint32_t)r->p->chunk[r->c->chunk].nparam;
-  while (n && r->f->value.at[r->f->arg.at[n - 1]].means == MEANS_RANK) n--;
+  while (n && means_trailing(r->f->value.at[r->f->arg.at[n - 1]].means)) n--;
   return n - pieces * (1 + makes_gradients(r));
+}
+
+// A parameter as kernels read it where it has 16 bits; chunk_run frees it.
+static double *rounded_copy(const Value *v, const double *master) {
+  int64_t n = value_count(v);
+  double *copy = malloc((size_t)n * sizeof *copy);
+  ALLOCATED(copy);
+  for (int64_t i = 0; i < n; i++) copy[i] = interp_round(v->type, master[i]);
+  return copy;
 }
 
 static void *argument(Run *r, uint32_t i, void *(*place)(const DtCall *c, const Value *v)) {
@@ -95,7 +106,8 @@ static void *argument(Run *r, uint32_t i, void *(*place)(const DtCall *c, const 
   uint32_t pieces = (uint32_t)chunk->nparam, at = i - r->first;
   if (i >= r->first && at < pieces * (1 + makes_gradients(r))) {
     double *region = at < pieces ? r->c->param : r->c->grad;
-    return region + stage->param[(uint32_t)chunk->param + at % pieces].offset;
+    region += stage->param[(uint32_t)chunk->param + at % pieces].offset;
+    return is_half(v->type) ? rounded_copy(v, region) : region;
   }
   if (v->means == MEANS_KEPT)
     return (char *)r->c->slot + slot_at(r->m, (uint32_t)r->c->chunk, v->of);
@@ -148,7 +160,7 @@ void chunk_run(Interp *interp, const Module *m, const DtProgram *p, const DtCall
   }
   begin_gradients(&r, arg);
   Buf error = {0};
-  InterpOptions o = {.seed = c->seed, .step = c->step};
+  InterpOptions o = {.seed = c->seed, .step = c->step, .round = is_half(m->store)};
   if (!interp_call(interp, fn, pointer, result, &o, &error)) BUG("--interpret: %s", error.text);
   for (uint32_t i = 0; i < f->result.n; i++) {
     const Value *v = &f->value.at[f->result.at[i]];
@@ -156,4 +168,6 @@ void chunk_run(Interp *interp, const Module *m, const DtProgram *p, const DtCall
     memcpy(result_place(&r, v), from, (size_t)bytes_of(v));
     tensor_free(result[i]);
   }
+  for (uint32_t i = r.first; i < f->arg.n; i++)
+    if (f->value.at[f->arg.at[i]].means == MEANS_PARAM && is_half(arg[i].type)) free(arg[i].real);
 }

@@ -493,7 +493,8 @@ Id value_find(const Fn *f, Str name) {
 // ---- what values mean
 
 const char *const meaning_name[NMEANING] = {"",     "data",     "first", "batch", "total",  "param", "grad",
-                                            "rank", "received", "sent",  "kept",  "scalar", "piece", "adjoint"};
+                                            "rank", "loss_scale", "received", "sent",  "kept",  "scalar",
+                                            "piece", "adjoint"};
 const char *const update_scalar_name[NUPDATE_SCALAR] = {"lr", "correct1", "root2", "decay", "scale"};
 const char *const update_piece_name[NUPDATE_PIECE] = {"param", "grad", "moment1", "moment2"};
 
@@ -501,7 +502,8 @@ MeaningOf meaning_of(Meaning k) {
   switch (k) {
   case MEANS_NONE:
   case MEANS_FIRST:
-  case MEANS_BATCH: return OF_NOTHING;
+  case MEANS_BATCH:
+  case MEANS_LOSS_SCALE: return OF_NOTHING;
   case MEANS_PARAM:
   case MEANS_GRAD: return OF_PARAM;
   case MEANS_RANK: return OF_AXIS;

@@ -190,6 +190,7 @@ typedef enum Meaning {
   MEANS_PARAM, // parameter `of`; in a chunk, its piece
   MEANS_GRAD, // INOUT: the gradient of parameter `of`
   MEANS_RANK, // int, in the local form: this rank's number along axis `of`
+  MEANS_LOSS_SCALE, // real, of the step in fp16: multiplies the loss's adjoint, and so every gradient
   MEANS_RECEIVED, // by a chunk, from its neighbour, which returns the value SENT with the same `of`
   MEANS_SENT, // a chunk's result
   MEANS_KEPT, // with the microbatch: a chunk's result, and an argument of its later parts
@@ -198,6 +199,8 @@ typedef enum Meaning {
   MEANS_ADJOINT, // of an intrinsic's derivative: the adjoint of value `of` of the same function
   NMEANING
 } Meaning;
+// Arguments after the parameters and their gradients.
+static inline bool means_trailing(Meaning k) { return k == MEANS_RANK || k == MEANS_LOSS_SCALE; }
 extern const char *const meaning_name[NMEANING]; // "" "data" "first" ...
 // What `of` numbers: nothing, things that have no names, or things that have.
 typedef enum MeaningOf { OF_NOTHING, OF_NUMBER, OF_PARAM, OF_AXIS, OF_WORD, OF_VALUE } MeaningOf;
@@ -392,7 +395,8 @@ typedef struct Train {
 
 // What the training program calls, made by passes from the model's loss. Arguments and their order
 // (see Meaning): data first (leading extent the microbatch), then FIRST and BATCH, then totals, then
-// parameters in the order of Module.param, then their gradients in that order, then RANKs.
+// parameters in the order of Module.param, then their gradients in that order, then (fp16) the LOSS_SCALE,
+// then RANKs.
 // What a program has at most; runtime/program.h has room for as many.
 enum { MAX_DATA = 8, MAX_METRICS = 32, MAX_TOTALS = 64 };
 typedef enum Entry {

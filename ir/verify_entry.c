@@ -60,7 +60,8 @@ static bool fits(const Fn *f, const Value *v) {
   case MEANS_BATCH:
   case MEANS_RANK: return v->type == DT_I32 && !v->rank && v->role == ROLE_IN;
   case MEANS_TOTAL: return real && !v->rank && v->role != ROLE_INOUT;
-  case MEANS_SCALAR: return real && !v->rank && v->role == ROLE_IN;
+  case MEANS_SCALAR:
+  case MEANS_LOSS_SCALE: return real && !v->rank && v->role == ROLE_IN;
   case MEANS_PARAM:
   case MEANS_PIECE: return real && v->role == ROLE_IN;
   case MEANS_GRAD: return real && v->role == ROLE_INOUT;
@@ -124,9 +125,9 @@ static bool params_are(Check *c, uint32_t *at, Meaning k) {
   return true;
 }
 
-// The last arguments may be the rank's place on the mesh.
-static uint32_t skip_rank_args(const Check *c, uint32_t n) {
-  while (n < c->f->arg.n && c->f->value.at[c->f->arg.at[n]].means == MEANS_RANK) n++;
+// The last arguments may be the loss's scale and the rank's place on the mesh.
+static uint32_t skip_trailing(const Check *c, uint32_t n) {
+  while (n < c->f->arg.n && means_trailing(c->f->value.at[c->f->arg.at[n]].means)) n++;
   return n;
 }
 
@@ -163,7 +164,7 @@ bool entry_verify(const Module *m, Entry e, Buf *why) {
     if (!arg_is(&c, at++, MEANS_TOTAL, i)) return false;
   if (e != ENTRY_COUNT && !params_are(&c, &at, MEANS_PARAM)) return false;
   if (e == ENTRY_STEP && !params_are(&c, &at, MEANS_GRAD)) return false;
-  at = skip_rank_args(&c, at);
+  at = skip_trailing(&c, at);
   if (at != c.f->arg.n) return fail(&c, "it takes %u arguments, callers give %u", c.f->arg.n, at);
   if (e == ENTRY_COUNT) return totals_returned(&c) && scalars_returned(&c);
   if (e != ENTRY_SAMPLE) results = 1 + m->metric.n;

@@ -1,6 +1,6 @@
 // Reverse mode: a function that computes the loss becomes one that also adds up gradients.
 // requires: inline; the loss is result 0 of ENTRY_LOSS, a real scalar; batch, for what b means.
-// guarantees: ENTRY_STEP is (the loss's arguments, INOUT grad.PARAM...) -> the loss's results; each
+// guarantees: ENTRY_STEP is (the loss's arguments, INOUT grad.PARAM..., in fp16 the loss's scale) -> the loss's results; each
 //   repeat of it is NAME.forward, with what the backward pass reads among its results, and
 //   NAME.backward run in reverse; no ENTRY_LOSS; each adjoint statement has its free indices on the
 //   left.
@@ -370,6 +370,15 @@ void push_call(Diff *d, StmtKind kind, Call *c, Id loc) {
   s->call = c;
 }
 
+// The adjoint of the loss: 1, or in fp16 a factor that the runtime chooses, so that small adjoints do not
+// round to 0.
+static Id first_adjoint(Module *m, Fn *f) {
+  if (!m->train.precision || strcmp(m->train.precision, "fp16")) return ex_real(m, 1.0);
+  const Value scalar = {.type = DT_REAL, .loc = f->loc};
+  Id v = fn_meant(m, f, str_intern("$loss_scale"), MEANS_LOSS_SCALE, 0, &scalar, ROLE_IN);
+  return ex_read(m, f, v, NULL);
+}
+
 bool pass_differentiate(Module *m) {
   if (m->entry[ENTRY_LOSS] == NONE) return true;
   Id fn = fn_clone(m, m->entry[ENTRY_LOSS], str_intern("step"));
@@ -383,7 +392,7 @@ bool pass_differentiate(Module *m) {
     d.varied[v] = true;
     d.into[v] = fn_meant(m, f, str_printf("$grad.%s", m->param.at[p].name), MEANS_GRAD, p, &of, ROLE_INOUT);
   }
-  Form one = form_of(&d, f->result.at[0], ex_real(m, 1.0), f->loc);
+  Form one = form_of(&d, f->result.at[0], first_adjoint(m, f), f->loc);
   PUSH(m->arena, d.adj[f->result.at[0]].form, one);
   diff_walk_back(&d);
   diff_join(&d);

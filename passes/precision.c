@@ -147,9 +147,10 @@ static Types types_new(Module *m) {
   t.same = NEWN(m->arena, Id, t.first[m->fn.n] + 1);
   t.fact = NEWN(m->arena, uint8_t, t.first[m->fn.n] + 1);
   for (Id n = 0; n < t.first[m->fn.n]; n++) t.same[n] = n;
-  static const Entry wide[] = {ENTRY_COUNT, ENTRY_UPDATE};
-  for (size_t i = 0; i < sizeof wide / sizeof *wide; i++)
-    if (m->entry[wide[i]] != NONE) reach(m, m->entry[wide[i]], t.wide);
+  Fn *update = entry_fn(m, ENTRY_UPDATE);
+  if (m->entry[ENTRY_COUNT] != NONE) reach(m, m->entry[ENTRY_COUNT], t.wide);
+  if (update && arg_find(update, MEANS_PIECE, PIECE_PARAM) != NONE)
+    reach(m, m->entry[ENTRY_UPDATE], t.wide);
   for (int e = 0; e < NENTRY; e++) note_params(&t, (Entry)e);
   for (Id f = 0; f < m->fn.n; f++) note_values(&t, f);
   each_call(&t, unite_call);

@@ -45,7 +45,7 @@ static uint32_t first_piece(const Module *m, uint32_t chunk, ChunkPart part) {
   const Chunk *c = &m->chunk.at[chunk];
   const Fn *f = &m->fn.at[c->fn[part]];
   uint32_t n = f->arg.n, grads = part == CHUNK_BACKWARD || part == CHUNK_WEIGHTS;
-  while (n && f->value.at[f->arg.at[n - 1]].means == MEANS_RANK) n--;
+  while (n && means_trailing(f->value.at[f->arg.at[n - 1]].means)) n--;
   return n - c->piece.n * (1 + grads);
 }
 
@@ -89,7 +89,7 @@ Str host_chunk_arg(const HostFn *x, uint32_t arg) {
   const Value *v = &x->f->value.at[x->f->arg.at[arg]];
   const char *type = c_type(h->m->compute);
   bool grad;
-  Str rank = host_rank_arg(h->m, v);
+  Str rank = host_trailing_arg(h->m, v);
   if (rank) return rank;
   uint32_t nd = data_count(h, x->part), lead = lead_count(h, x->part);
   uint32_t piece = host_chunk_piece(x, arg, &grad);

@@ -77,7 +77,7 @@ static void check_entry(const Host *h, Entry e) {
   const FnPlan *fp = &h->p->fn[h->m->entry[e]];
   if (e == ENTRY_UPDATE && (fp->kernel.n != 1 || fp->frame_bytes))
     BUG("%s is not one kernel", f->name);
-  while (n < f->arg.n && host_rank_arg(h->m, &f->value.at[f->arg.at[n]])) n++;
+  while (n < f->arg.n && host_trailing_arg(h->m, &f->value.at[f->arg.at[n]])) n++;
   if (f->arg.n != n) BUG("%s has %u arguments, expected %u", f->name, f->arg.n, n);
   if (e == ENTRY_COUNT || e == ENTRY_STEP || e == ENTRY_EVAL) check_arg(h, e, nd, MEANS_FIRST, 0);
   if (e == ENTRY_UPDATE) check_arg(h, e, 0, MEANS_SCALAR, SCALAR_LR);
@@ -86,7 +86,7 @@ static void check_entry(const Host *h, Entry e) {
 Str host_entry_arg(const Host *h, Entry e, uint32_t i) {
   const Fn *f = entry(h, e);
   if (i == 0) check_entry(h, e);
-  Str rank = host_rank_arg(h->m, &f->value.at[f->arg.at[i]]);
+  Str rank = host_trailing_arg(h->m, &f->value.at[f->arg.at[i]]);
   if (rank) return rank;
   switch (e) {
   case ENTRY_SAMPLE: return i == 0 ? str_intern("call->data[0]") : param_in(h, "param", i - 1);

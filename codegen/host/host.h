@@ -92,7 +92,7 @@ bool call_passes_result(const Plan *p, const Call *c,
 
 // coll.c: collectives
 Str host_axis(const Module *m, uint32_t axis); // "DT_AXIS_TP"
-Str host_rank_arg(const Module *m, const Value *v); // where a rank's number is; NULL: v is none
+Str host_trailing_arg(const Module *m, const Value *v); // where a rank's number or the loss's scale is; NULL: v is neither
 void host_post(HostFn *x, uint32_t kernel, Str to, Str from);
 void host_wait(HostFn *x, uint32_t kernel);
 

@@ -158,7 +158,7 @@ static Id piece_arg(const Module *m, const Chunk *c, ChunkPart part, uint32_t pi
   const Fn *f = &m->fn.at[c->fn[part]];
   bool grads = part == CHUNK_BACKWARD || part == CHUNK_WEIGHTS;
   uint32_t trail = 0;
-  for (uint32_t i = 0; i < f->arg.n; i++) trail += f->value.at[f->arg.at[i]].means == MEANS_RANK;
+  for (uint32_t i = 0; i < f->arg.n; i++) trail += means_trailing(f->value.at[f->arg.at[i]].means);
   uint32_t first = f->arg.n - trail - c->piece.n * (grads ? 2 : 1);
   return f->arg.at[first + piece + (grad ? c->piece.n : 0)];
 }

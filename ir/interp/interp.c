@@ -540,7 +540,13 @@ static bool run_move(Frame *fr, const Stmt *s) {
     return true;
   }
   CHECK(!fr->o->tangent || !fr->x->exchange);
-  if (fr->x->exchange) return fr->x->exchange(fr->x->world, fr->f, s, to, from, fr->error);
+  if (fr->x->exchange) {
+    bool ok = fr->x->exchange(fr->x->world, fr->f, s, to, from, fr->error);
+    bool round = ok && fr->o->round && to->real && coll_reduces(s->coll);
+    for (int64_t i = 0; round && i < tensor_count(to); i++)
+      to->real[i] = interp_round(to->type, to->real[i]);
+    return ok;
+  }
   if (fr->error) buf_printf(fr->error, "function `%s`: a collective of one rank", fr->f->name);
   return false;
 }

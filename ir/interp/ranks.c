@@ -282,11 +282,9 @@ static void copy_part(Tensor *to, int64_t at, const Tensor *from, int64_t begin,
     memcpy(to->scale + at, from->scale + begin, bytes * sizeof *to->scale);
 }
 
-// to = the reduction of `n` elements from `begin` on of all members, in their order; sums are rounded
-// once, to the type of what is exchanged.
+// to = the reduction of `n` elements from `begin` on of all members, in their order.
 static void reduce_part(Tensor *to, Rank *const *group, int64_t members, int64_t begin, int64_t n,
                         Red op) {
-  bool round = group[0]->w->o->round;
   copy_part(to, 0, group[0]->from, begin, n);
   for (int64_t k = 1; k < members; k++) {
     const Tensor *x = group[k]->from;
@@ -299,8 +297,6 @@ static void reduce_part(Tensor *to, Rank *const *group, int64_t members, int64_t
       if (to->scale && to->real && op == RED_SUM) to->scale[i] += fabs(to->real[i]);
     }
   }
-  for (int64_t i = 0; to->real && round && i < n; i++)
-    to->real[i] = interp_round(to->type, to->real[i]);
 }
 
 static void carry_out(Rank *const *group, int64_t n) {

@@ -45,6 +45,8 @@ Activation activation_new(const Module *m, Id fn, const ArgOptions *o) {
     if (!strcmp(v->name, "$batch") && t->integer) t->integer[0] = (int32_t)m->train.batch;
     else if (t->integer) fill_ints(m, v, i, h, t);
     else fill_reals(o, h, t);
+    for (int64_t e = 0; t->real && is_half(v->type) && e < tensor_count(t); e++)
+      t->real[e] = interp_round(v->type, t->real[e]);
   }
   return a;
 }

@@ -74,6 +74,7 @@ static CompileOptions compile_options(const Options *o, uint64_t seed) {
 }
 
 static CheckOptions options_of(const Options *o, uint64_t seed) {
+  static const Dtype less[] = {DT_F32, DT_BF16, DT_F32, DT_F16};
   Limits limits = draw_limits(seed);
   if (o->limits) set_limits(o, &limits);
   return (CheckOptions){.limits = limits,
@@ -81,7 +82,7 @@ static CheckOptions options_of(const Options *o, uint64_t seed) {
                         .exact = seed % 4 == 1,
                         .awkward = seed % 16 == 6,
                         .stages = o->stages,
-                        .precision = seed / 4 % 2 ? DT_F64 : DT_F32};
+                        .precision = seed / 4 % 2 ? DT_F64 : less[seed / 8 % 4]};
 }
 
 static Module *program(Arena *a, const Options *o, uint64_t seed) {
@@ -259,7 +260,7 @@ static void report(const Options *o, uint64_t seed, const Failure *f, Shared *s)
   printf("passes: %s\ncode: --arch %s --opt %d %s\n", passes.n ? passes.text : "usual limits",
          co.arch, co.opt, code.n ? code.text : "usual limits");
   printf("---- seed %llu (%s%s), %s%s: %s\n%s\n", (unsigned long long)seed,
-         c.precision == DT_F32 ? "fp32" : "fp64",
+         dtype_name[c.precision],
          c.exact ? ", exact" : c.awkward ? ", awkward" : "",
          stage_name[f->stage], again ? "" : " (not when alone)", f->message, text);
   fflush(stdout);

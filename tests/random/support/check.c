@@ -72,18 +72,23 @@ static bool round_trip(Check *c, const Module *m) {
 }
 
 // Runs with bounds for comparisons in `unit`.
-static bool reference(Check *c, Activation *a, const Module *m, Id fn, double unit, Stage stage) {
+static bool reference_as(Check *c, Activation *a, const Module *m, Id fn, double unit, bool round,
+                         Stage stage) {
   Buf error = {0};
   *a = activation_new(m, fn, &c->arg);
-  bool ok = activation_run(a, &(InterpOptions){.seed = 7, .step = 3, .scale = true, .unit = unit},
-                           &error);
+  bool ok = activation_run(
+      a, &(InterpOptions){.seed = 7, .step = 3, .scale = true, .unit = unit, .round = round}, &error);
   if (!ok) fail_with(c->f, stage, "does not run: %s", error.text);
   buf_free(&error);
   return ok;
 }
 
+static bool reference(Check *c, Activation *a, const Module *m, Id fn, double unit, Stage stage) {
+  return reference_as(c, a, m, fn, unit, false, stage);
+}
+
 static double roundoff(const Check *c) {
-  return c->o->precision == DT_F32 ? 0x1p-24 : 0x1p-53;
+  return c->o->precision == DT_F64 ? 0x1p-53 : 0x1p-24;
 }
 
 // `want` ran with bounds of this unit.
@@ -122,20 +127,70 @@ static bool whole_numbers(const Activation *a) {
   return ok;
 }
 
+static bool is_passed(const Module *m, const Fn *f, Id value) {
+  for (uint32_t i = 0; i < f->stmt.n; i++) {
+    const Call *c = f->stmt.at[i].call;
+    for (uint32_t k = 0; c && k < c->narg; k++)
+      if (c->arg[k].value == value) return true;
+    for (uint32_t k = 0; c && k < c->nresult; k++)
+      if (c->result[k].value == value) return true;
+  }
+  for (uint32_t i = 0; i < f->result.n; i++)
+    if (f->result.at[i] == value) return true;
+  (void)m;
+  return false;
+}
+
+// Some more values of 16 bits than pass precision would choose: any that is no argument or result.
+static void draw_halves(Module *m, uint64_t seed) {
+  Rng r = {seed};
+  for (Id f = 0; f < m->fn.n; f++)
+    for (Id v = 0; v < m->fn.at[f].value.n; v++) {
+      Value *x = &m->fn.at[f].value.at[v];
+      bool take = rng_below(&r, 3) == 0;
+      if (take && x->type == DT_F32 && x->role == ROLE_LOCAL && !is_passed(m, &m->fn.at[f], v))
+        x->type = m->store;
+    }
+}
+
+// Pass precision, which may refuse to pass a parameter as float.
+static bool narrows(Module *m) {
+  FILE *out = m->src->out, *null = fopen("/dev/null", "w");
+  m->src->out = null;
+  bool ok = pass_precision(m);
+  m->src->out = out;
+  fclose(null);
+  return ok;
+}
+
+static bool draws_halves(Check *c, Module *m) {
+  if (is_half(m->store)) draw_halves(m, c->o->seed);
+  return verified(c, m, STAGE_PRECISION) && round_trip(c, m);
+}
+
 // From after differentiate to before code generation. `want`: what the entry must give, with bounds
 // for roundoff(c); it becomes out's.
 static bool lower(Check *c, Module *m, Entry entry, Stage stage, Activation *want, Lowered *out) {
-  bool f32 = c->o->precision == DT_F32;
+  static const Str name[NDTYPE] = {
+      [DT_F32] = "fp32", [DT_F64] = "fp64", [DT_BF16] = "bf16", [DT_F16] = "fp16"};
+  Dtype type = c->o->precision;
   double unit = roundoff(c);
-  m->train.precision = str_intern(f32 ? "fp32" : "fp64");
-  bool ok = pass(c, m, pass_precision, STAGE_PRECISION, entry, want, unit) &&
-            pass(c, m, pass_simplify, STAGE_SIMPLIFY, entry, want, unit) &&
+  m->train.precision = str_intern(name[type]);
+  // Arguments of 16 bits are rounded: what the program means is asked anew.
+  bool half = is_half(type);
+  bool ok = half ? narrows(m) : pass(c, m, pass_precision, STAGE_PRECISION, entry, want, unit);
+  if (ok && half) {
+    activation_free(want);
+    ok = draws_halves(c, m) && reference(c, want, m, m->entry[entry], unit, STAGE_PRECISION);
+  }
+  ok = ok && pass(c, m, pass_simplify, STAGE_SIMPLIFY, entry, want, unit) &&
             pass(c, m, pass_normalise, STAGE_NORMALISE, entry, want, unit);
   if (!ok) return false;
   *out = (Lowered){.m = m, .fn = m->entry[entry], .unit = unit, .stage = stage, .origin = *want};
-  if (!reference(c, &out->want, m, out->fn, out->unit, STAGE_NORMALISE)) return false;
+  if (!reference_as(c, &out->want, m, out->fn, out->unit, half, STAGE_NORMALISE)) return false;
   out->start = activation_new(m, out->fn, &c->arg);
-  out->exact = c->o->exact && whole_numbers(&out->want) && (stage == STAGE_FORWARD || !f32);
+  out->exact = c->o->exact && whole_numbers(&out->want) &&
+               (type == DT_F64 || (type == DT_F32 && stage == STAGE_FORWARD));
   if (c->o->exact && !out->exact) c->t->inexact++;
   return true;
 }

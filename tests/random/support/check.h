@@ -28,7 +28,7 @@ typedef struct CheckOptions {
   uint64_t seed; // of arguments
   bool exact;
   bool awkward;
-  Dtype precision; // DT_F32 or DT_F64: of what is compiled
+  Dtype precision; // of what is compiled: DT_F32, DT_F64, DT_BF16 or DT_F16
   Limits limits; // of the passes
   unsigned stages; // set of stages to do, as bits
 } CheckOptions;
