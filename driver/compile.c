@@ -207,7 +207,8 @@ static Str build_hash(const Module *m, const Buf *c, const Buf *object) {
 }
 
 static ZeroOptions zero_options(const Options *o) {
-  return (ZeroOptions){(int)o->zero, (int)o->zero_group, o->accumulate_each, o->gather_once};
+  return (ZeroOptions){(int)o->zero, (int)o->zero_group, o->accumulate_each, o->gather_once,
+                       o->reduce && !strcmp(o->reduce, "bf16")};
 }
 
 // The data-parallel degree, where --dp says it: else that of one rank.
@@ -235,6 +236,13 @@ static int report(const Job *j, const Plan *p) {
   int status = put(j, text, n);
   free(text);
   return status;
+}
+
+// In fp64, which is for checking, nothing is to be rounded between ranks.
+static int check_reduce(const Job *j) {
+  if (!j->o->reduce || j->m->compute != DT_F64) return 0;
+  fprintf(stderr, "dtc: error: --reduce-dtype %s: a program of fp64 sums gradients in fp64\n", j->o->reduce);
+  return EXIT_USAGE;
 }
 
 // A program needs data: a file without a train block can be checked and looked at, not linked.
@@ -273,6 +281,7 @@ static int backend(Job *j) {
   Plan *p = j->m->lowered;
   p->zero = zero_options(j->o);
   p->in_flight = (int)j->o->in_flight;
+  if (check_reduce(j)) return EXIT_USAGE;
   if (j->o->report) return report(j, p);
   int status = has_data(j);
   if (!status) status = can_write(j);

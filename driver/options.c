@@ -61,6 +61,8 @@ static const Row rows[] = {
     {OPT_ACCUMULATE, "accumulate", "once|each",
      "reduce gradients once a step (default for --zero 0\n"
      "and 1) or at each microbatch (for 2 and 3)"},
+    {OPT_REDUCE_DTYPE, "reduce-dtype", "fp32|bf16",
+     "type in which gradients are exchanged and summed\n(default fp32; bf16 sends half of the bytes)"},
     {OPT_GATHER, "gather", "each|once",
      "--zero 3: gather a layer's parameters each time it\n"
      "runs (default), or all of them once a step"},
@@ -97,8 +99,6 @@ static const Row rows[] = {
     {OPT_DETERMINISTIC, "deterministic", NULL, "the same bits in each run: always on"},
     {OPT_EP, "ep", "N", "expert-parallel degree: 1"},
     {OPT_CHECKPOINT, "checkpoint", "none", "activation checkpointing: none"},
-    {OPT_REDUCE_DTYPE, "reduce-dtype", "TYPE",
-     "refused: sums over ranks are of the program's\n--precision"},
     {OPT_BUNDLE, "bundle", "DIR", "refused: a program for the CPU needs no bundle"},
 };
 enum { NROW = sizeof rows / sizeof rows[0] };
@@ -278,6 +278,10 @@ static int combine(Options *o) {
     return usage("--gather is for --zero 3, which cuts parameters");
   if ((o->heads || o->ring) && o->cp < 2)
     return usage("--cp-attention %s is for --cp 2 or more", o->ring ? "ring" : "alltoall");
+  if (o->reduce && o->interpret)
+    return usage("--reduce-dtype is for a program: --interpret computes in double precision");
+  if (o->reduce && !strcmp(o->reduce, "bf16") && o->verify_run)
+    return usage("--reduce-dtype bf16 rounds gradients more than --verify-run allows");
   if (o->sequence && o->tp < 2) return usage("--sequence-parallel is for --tp 2 or more");
   if (o->dp && !o->report && !o->interpret && !o->verify_run && !o->memory && o->emit != EMIT_SCHEDULE)
     return usage("--dp is for --report, --memory, --emit schedule, --interpret and --verify-run: a "
@@ -388,8 +392,9 @@ static int set(Options *o, Arena *a, int key, const char *v) {
     return bytes(v, &o->memory) ? 0 : usage("--memory %s: expected bytes, 1 or more, like 80G", v);
   case OPT_DETERMINISTIC: o->deterministic = true; return 0;
   case OPT_REDUCE_DTYPE:
-    return usage("--reduce-dtype %s: programs for the CPU add up over ranks in the type that they "
-                 "compute in; choose that with --precision", v);
+    o->reduce = v;
+    if (!strcmp(v, "fp32") || !strcmp(v, "bf16")) return 0;
+    return usage("--reduce-dtype %s: expected fp32 or bf16", v);
   case OPT_BUNDLE:
     return usage("--bundle %s: a bundle holds CUDA libraries, and a program for the CPU needs "
                  "none: use -o FILE", v);

@@ -31,6 +31,7 @@ typedef struct Options {
   Str schedule; // NULL: not given
   int pipe_kind, pipe_chunks; // from `schedule`: DtPipeKind, chunks a stage
   Str accumulate, gather; // "once", "each"; NULL: not given
+  Str reduce; // --reduce-dtype: "fp32", "bf16"; NULL: not given
   bool accumulate_each, gather_once; // from the two words above
   int64_t in_flight; // microbatches; 0: 1
 } Options;

@@ -32,6 +32,7 @@ static void add_memory(Report *r, const Plan *p) {
   t.zero_group = p->zero.group;
   t.accumulate_each = p->zero.each;
   t.gather_once = p->zero.once;
+  if (p->zero.bf16) t.reduce_type = DT_TYPE_BF16;
   t.in_flight = p->in_flight;
   DtStages stages;
   DtError e = {0};
@@ -58,9 +59,10 @@ static void add_memory(Report *r, const Plan *p) {
   r->zero = t.zero;
   r->owners = cut.owners;
   r->param_bytes = m.params;
+  r->master_bytes = m.masters;
   r->grad_bytes = m.grads;
   r->moment_bytes = m.moments;
-  r->state_bytes = m.params + m.grads + m.moments;
+  r->state_bytes = m.params + m.masters + m.grads + m.moments;
   r->gathered_bytes = m.gathered;
   r->reducing_bytes = m.reducing;
   r->other_bytes = m.norm + m.collected + m.tied + m.buckets;
@@ -94,9 +96,10 @@ Report report_make(const Plan *p, int ranks) {
 ReportBytes report_bytes(const Report *r, int row) {
   const ReportBytes all[REPORT_MEMORY] = {
       {"parameters", "parameters", r->param_bytes, false},
+      {"masters", "float masters", r->master_bytes, false},
       {"gradients", "gradients", r->grad_bytes, false},
       {"optimizer", "optimizer state", r->moment_bytes, false},
-      {"state", "these three", r->state_bytes, true},
+      {"state", r->master_bytes ? "these four" : "these three", r->state_bytes, true},
       {"gathered", "gathered parameters", r->gathered_bytes, false},
       {"reducing", "gradients to reduce", r->reducing_bytes, false},
       {"activations", "activations", r->frame_bytes, false},

@@ -7,8 +7,8 @@
 
 typedef struct Report {
   int64_t parameters; // elements
-  int64_t param_bytes, grad_bytes, moment_bytes, frame_bytes, data_bytes, total_bytes; // of one rank
-  int64_t state_bytes; // parameters, gradients and moments: what ZeRO cuts
+  int64_t param_bytes, master_bytes, grad_bytes, moment_bytes, frame_bytes, data_bytes, total_bytes; // of one rank
+  int64_t state_bytes; // parameters, masters, gradients and moments: what ZeRO cuts
   int64_t gathered_bytes, reducing_bytes; // units that are held whole for a while
   int64_t other_bytes; // the norm's sums, a tensor collected to be written, small units together
   int64_t scratch_bytes, exchange_bytes; // of one thread; with all ranks on one machine
@@ -27,7 +27,7 @@ typedef struct Report {
 Report report_make(const Plan *p, int ranks);
 
 // The parts of a rank's memory, in all forms of the report: row 0 to REPORT_MEMORY - 1.
-enum { REPORT_MEMORY = 13 };
+enum { REPORT_MEMORY = 14 };
 typedef struct ReportBytes {
   const char *key, *label; // in JSON; for people
   int64_t bytes;

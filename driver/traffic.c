@@ -48,7 +48,8 @@ static void add_fn(Traffic *t, const Module *m, Id fn, double times) {
 // same piece.
 static void add_data(Traffic *t, const DtProgram *p, const DtUnits *u, const DtCut *cut, int ranks,
                      int64_t micro) {
-  double owners = cut->owners, across = ranks / owners, size = (double)dt_type_size(p->type);
+  double owners = cut->owners, across = ranks / owners;
+  double size = (double)dt_type_size(p->reduce_type), param_size = (double)dt_type_size(p->param_type);
   double reductions = cut->each ? (double)micro : 1;
   for (int64_t i = 0; i < u->nunit; i++) {
     double bytes = size * (double)u->unit[i].count, piece = cut->grads ? bytes / owners : bytes;
@@ -56,7 +57,8 @@ static void add_data(Traffic *t, const DtProgram *p, const DtUnits *u, const DtC
     // A layer's parameters are gathered forward and backward.
     double gathers = cut->param_slots ? (double)micro * (u->unit[i].stack ? 2 : 1) : 1;
     add(t, "data", "gradients", 0, reductions * reduced);
-    if (cut->moments) add(t, "data", "parameters", 0, gathers * share(bytes, owners));
+    double params = param_size * (double)u->unit[i].count;
+    if (cut->moments) add(t, "data", "parameters", 0, gathers * share(params, owners));
   }
 }
 

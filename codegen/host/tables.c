@@ -373,7 +373,8 @@ void host_tables(Host *h, Str arch, Str build_hash) {
   buf_printf(b, ", .build = ");
   put_string(b, build_hash);
   buf_printf(b, ", .type = %s,\n    .param_type = %s, .reduce_type = %s, .loss_scaling = %s,\n",
-             host_type[h->m->compute], host_type[param_type(h->m)], host_type[h->m->compute],
+             host_type[h->m->compute], host_type[param_type(h->m)],
+             h->p->zero.bf16 ? "DT_TYPE_BF16" : host_type[h->m->compute],
              h->m->store == DT_F16 ? "true" : "false");
   print_processor(h, arch);
   buf_printf(

@@ -140,6 +140,7 @@ Str chunk_message(const Module *m, uint32_t chunk, ChunkPart part, Str *source);
 typedef struct ZeroOptions {
   int stage, group; // group 0: all ranks
   bool each, once; // --accumulate each, --gather once
+  bool bf16; // --reduce-dtype bf16
 } ZeroOptions;
 
 // What has been decided: kernels; where collectives are waited for; addresses.

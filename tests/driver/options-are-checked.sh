@@ -72,8 +72,14 @@ says "a launch computes" err.txt
 expect 2 "$DTC" x.dt --report --dp 4 --zero-group 3
 says "does not divide" err.txt
 expect 2 "$DTC" x.dt --target cuda
-expect 2 "$DTC" x.dt --reduce-dtype bf16
-says "CPU add up over ranks in the type that they compute in" err.txt
+expect 2 "$DTC" x.dt --reduce-dtype fp16
+says "reduce-dtype fp16: expected fp32 or bf16" err.txt
+expect 2 "$DTC" x.dt --reduce-dtype bf16 --interpret
+says "interpret computes in double precision" err.txt
+expect 2 "$DTC" x.dt --reduce-dtype bf16 --verify-run
+says "more than --verify-run allows" err.txt
+expect 2 "$DTC" "$SRC/examples/mlp.dt" --precision fp64 --reduce-dtype bf16 -o train
+says "a program of fp64 sums gradients in fp64" err.txt
 expect 2 "$DTC" x.dt --bundle folder
 says "bundle holds CUDA libraries, and a program for the CPU needs none" err.txt
 expect 2 "$DTC" x.dt --emit nothing

@@ -34,6 +34,12 @@ equal three0 three3
 compile once --zero 3 --gather once
 train once gathered --ranks 3
 equal three0 gathered
+for stage in 0 3; do
+  compile r$stage --zero $stage --accumulate each --reduce-dtype bf16
+  train r$stage reduced$stage --ranks 3
+done
+equal reduced0 reduced3
+cmp -s reduced0.st three0.st && fail "--reduce-dtype bf16 changes nothing"
 THREADS=2 train p3 threads --ranks 3
 equal three0 threads
 
