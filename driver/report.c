@@ -159,7 +159,8 @@ static void layout_text(const Report *r, const Module *m, FILE *out) {
 }
 
 static void traffic_text(const Report *r, FILE *out) {
-  if (r->traffic.n) fprintf(out, "\ncommunication of a rank of stage %d, a step: what it sends\n", r->stage);
+  if (r->traffic.n)
+    fprintf(out, "\nbytes that a rank of stage %d sends in a step\n", r->stage);
   for (int i = 0; i < r->traffic.n; i++) {
     const TrafficRow *w = &r->traffic.row[i];
     char times[32] = "";
@@ -183,7 +184,7 @@ void report_text(const Report *r, const Module *m, FILE *out) {
   if (m->axis.n)
     fprintf(out, "plan over %-14s %16s\n", report_axes(m), m->unproved ? "not proved least" : "proved least");
   fprintf(out, "\n");
-  if (r->stages > 1) fprintf(out, "memory of a rank of stage %d, which needs most\n", r->stage);
+  if (r->stages > 1) fprintf(out, "memory of a rank of stage %d, which needs the most\n", r->stage);
   else fprintf(out, "memory of a rank\n");
   for (int i = 0; i < REPORT_MEMORY; i++) {
     ReportBytes b = report_bytes(r, i);

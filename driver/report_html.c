@@ -192,7 +192,7 @@ static int hue(int row) { return (row * 137 + 213) % 360; }
 static void memory_html(const Report *r, FILE *out) {
   double all = r->total_bytes ? (double)r->total_bytes : 1;
   fputs("<h2>Memory of a rank</h2>\n", out);
-  if (r->stages > 1) fprintf(out, "<p>Of stage %d, which needs most.\n", r->stage);
+  if (r->stages > 1) fprintf(out, "<p>Of stage %d, which needs the most.\n", r->stage);
   fputs("<div class=\"stack\" role=\"img\" aria-label=\"memory by use, as in the table\">", out);
   for (int i = 0; i < REPORT_MEMORY; i++) {
     ReportBytes b = report_bytes(r, i);

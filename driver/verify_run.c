@@ -24,7 +24,7 @@ bool verify_possible(const Module *loss, const Module *step, const Module *cut, 
     fprintf(stderr,
             "%s: error: --verify-run: statistics over `local(b: ...)` are those of a rank's "
             "microbatch, "
-            "and the interpreter has the whole batch as one\n"
+            "and the interpreter computes the whole batch as one\n"
             "  make the microbatch as large as the batch, -D microbatch=%lld, and run one "
             "data-parallel rank\n",
             path, (long long)cut->train.batch);
@@ -267,23 +267,22 @@ static int report(const VerifyRun *v, const DtWeights *w, double loss, double no
   // The norm is off by no more than the gradient.
   n.largest = fabs(norm - sqrt(squares));
   n.worst = n.largest == 0 ? 0 : n.largest / sqrt(allowed);
-  fprintf(out, "\nloss           %.9g, in float64 %.17g: %.2g of what is allowed%s\n", loss,
+  fprintf(out, "\nloss           %.9g, in float64 %.17g: %.2g of the allowed error%s\n", loss,
           s->value, l.worst, l.worst <= 1 ? "" : "  WRONG");
-  fprintf(out, "gradient norm  %.9g, in float64 %.17g: %.2g of what is allowed%s\n", norm,
+  fprintf(out, "gradient norm  %.9g, in float64 %.17g: %.2g of the allowed error%s\n", norm,
           sqrt(squares), n.worst, n.worst <= 1 || left_out ? "" : "  WRONG");
   if (left_out)
     fprintf(out, "%lld elements depend on a comparison that rounding may change, and were left "
                  "out\n",
             (long long)left_out);
   worst = fmax(worst, fmax(l.worst, left_out ? 0 : n.worst));
-  fprintf(out, "forward mode agrees with the gradient in float64: %.2g of what is allowed\n",
+  fprintf(out, "forward mode agrees with the gradient in float64: %.2g of the allowed error\n",
           s->slope);
   fprintf(
       out,
       worst <= 1
-          ? "right: the largest error is %.2g of what roundings in %s explain (doc/numerics.md)\n"
-          : "WRONG: the largest error is %.2g times what roundings in %s explain "
-            "(doc/numerics.md)\n",
+          ? "right: the largest error is %.2g of the error allowed in %s (doc/numerics.md)\n"
+          : "WRONG: the largest error is %.2g times the error allowed in %s (doc/numerics.md)\n",
       worst, v->precision);
   return worst <= 1 ? 0 : EXIT_MODEL;
 }

@@ -6,7 +6,7 @@ verify() { "$DTC" "$@" --verify-run >out.txt 2>err.txt; }
 
 verify "$E/mlp.dt" -D inputs=12 -D hidden=9 -D batch=8 -D microbatch=3 --dp 2 || fail "$(cat out.txt err.txt)"
 says "x.npy does not exist, so random data are used" err.txt
-says "^right: the largest error is 0\.[0-9]+ of what roundings in fp32 explain" out.txt
+says "^right: the largest error is 0\.[0-9]+ of the error allowed in fp32" out.txt
 verify "$E/gpt2.dt" "${SMALL_GPT2[@]}" --tp 2 --dp 2 --zero 3 || fail "$(cat out.txt err.txt)"
 says "^blocks.\*.mlp.fc.weight +8192 " out.txt
 verify "$E/llama.dt" "${SMALL_LLAMA[@]}" --cp 2 --cp-attention ring --precision fp64 || fail "$(cat out.txt err.txt)"
@@ -23,7 +23,7 @@ sed -i 's/= fsub /= fadd /' src/kernels.ll
 cmp -s right.ll src/kernels.ll && fail "no fsub in kernels.ll"
 make -s -C src DTC="$BUILD" >/dev/null
 expect 1 "$DTC" "$E/mlp.dt" "${small[@]}" --verify-run=src/train
-says "^WRONG: the largest error is .* times what roundings in fp32 explain" out.txt
+says "^WRONG: the largest error is .* times the error allowed in fp32" out.txt
 says "WRONG$" out.txt
 
 expect 1 "$DTC" "$E/gpt2.dt" --verify-run
