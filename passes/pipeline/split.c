@@ -227,7 +227,7 @@ static Stmt halve(Parts *p, Id fn, Cut *c, Stmt *s) {
 
 static Id part_inside(Module *m, Id fn, uint64_t sums, Parts **known);
 
-// Marks what the repeat's first half reads.
+// Marks the values that the repeat's first half reads.
 static void want_half(const Parts *p, const Call *call, Marks *x) {
   for (uint32_t i = 0; i < p->input_arg.n; i++)
     if (call->arg[p->input_arg.at[i]].mode != ACT_ITER)

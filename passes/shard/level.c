@@ -1,5 +1,5 @@
 // An entry as levels: which bodies are solved together, which of their values are one slot, and
-// what they agree on with the level around them.
+// the types that they share with the level around them.
 #include "passes/shard/shard.h"
 
 typedef struct Build {
@@ -285,7 +285,7 @@ static void make_inside(Build *b, uint32_t cluster) {
   finish_level(&w.in);
 }
 
-// ---- what a repeat and a return read and write
+// ---- reads and writes of repeats and returns
 
 // A slice may go into later repeats, too.
 bool repeat_uses(const Var *v, uint32_t repeat) {

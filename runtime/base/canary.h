@@ -1,5 +1,5 @@
 // With DT_MEMORY_CHECK=PREFIX, memory begins as a pattern, so that the last byte that was ever
-// written in each region can be told at the end, in a file PREFIX.RANK.
+// written in each region can be reported at the end, in a file PREFIX.RANK.
 #ifndef DTC_RUNTIME_CANARY_H
 #define DTC_RUNTIME_CANARY_H
 

@@ -3,11 +3,11 @@
 #ifndef DTC_RUNTIME_ERROR_H
 #define DTC_RUNTIME_ERROR_H
 
-// doc/training.md says what each one means to a user; numbers follow sysexits.h where it has one.
+// doc/training.md explains each to users; numbers follow sysexits.h where it has one.
 enum {
   DT_EXIT_OK = 0,
   DT_EXIT_USAGE = 64,
-  DT_EXIT_CONTENT = 65, // data, weights or checkpoint do not hold what they should
+  DT_EXIT_CONTENT = 65, // data, weights or checkpoint have wrong content
   DT_EXIT_MISSING = 66, // an input is not there
   DT_EXIT_PEER = 69, // a peer was lost or silent
   DT_EXIT_BUG = 70,
@@ -20,7 +20,7 @@ enum {
   DT_EXIT_NOT_FINITE = 79 // loss or gradient norm
 };
 
-// A failure: what to tell the user, naming file and cause. status 0: none.
+// A failure: the message for the user, naming file and cause. status 0: none.
 typedef struct DtError {
   int status;
   int teller; // 1 + the rank whose failure it is, once ranks have agreed on that; or 0

@@ -184,7 +184,7 @@ int dt_memory_allocate(DtRun *r, bool training, DtError *e) {
   return 0;
 }
 
-// Of a thread's scratch also what it asked for, which is what was planned or less.
+// For a thread's scratch also the bytes asked for, which are the planned bytes or fewer.
 static void tell_scratch(const DtRun *r, FILE *f) {
   Region g = {.bytes = scratch_bytes(r->p)};
   for (int t = 0; dt_scratch_of(t); t++)
@@ -201,7 +201,7 @@ static void tell_exchange(FILE *f) {
             (long long)dt_exchange_bytes(), (long long)dt_exchange_used());
 }
 
-// What was planned and what was used, as JSON.
+// Planned and used bytes, as JSON.
 static int tell_used(DtRun *r, const Region *list, int n, const char *prefix, DtError *e) {
   char path[PATH_MAX];
   snprintf(path, sizeof path, "%s.%d", prefix, dt_world.rank);
@@ -263,8 +263,8 @@ int64_t dt_memory_resident(void) {
   return (int64_t)u.ru_maxrss * 1024;
 }
 
-// Stores that bypass the caches: nobody reads the zeros soon, and a plain store would first fetch
-// what it overwrites. begin is a multiple of the chunk, so lines are whole and aligned but for the
+// Stores that bypass the caches: the zeros are not read soon, and a plain store would first fetch
+// the old data. begin is a multiple of the chunk, so lines are whole and aligned but for the
 // region's end.
 static void zero_part(void *const *arg, int64_t begin, int64_t end) {
   char *p = (char *)arg[0] + begin;

@@ -206,7 +206,7 @@ void dt_parallel(DtKernel *k, void *const *arg, int64_t n, int64_t chunk) {
   pool.chunk = chunk;
   advance_ticket(); // odd: open
   work();
-  atomic_fetch_add(&pool.ticket, 1); // even: closed; nobody need wake for that
+  atomic_fetch_add(&pool.ticket, 1); // even: closed; no thread need wake for that
   await_workers();
 }
 

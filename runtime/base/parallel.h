@@ -54,8 +54,8 @@ int dt_scratch_plan(size_t bytes);
 // status 70.
 void *dt_scratch(size_t bytes);
 
-// What a plan of so many bytes maps for each thread: whole huge pages, with slack after the bytes in
-// which nobody writes.
+// The bytes that a plan of this size maps for each thread: whole huge pages, with slack after them
+// in which no thread writes.
 enum { DT_SCRATCH_SLACK = 64 };
 size_t dt_scratch_mapped(size_t bytes);
 // A thread's, or NULL, and the most that it has asked for; while no region is open.

@@ -37,7 +37,7 @@ void dt_scratch_free(void) {
   mine = NULL;
 }
 
-// Each thread takes what is its own and is the first to touch it. A thread goes on when all have
+// Each thread takes its scratch and is the first to touch it. A thread continues when all have
 // come, so that none takes two of the chunks, which are as many as threads.
 static void take(void *const *arg, int64_t begin, int64_t end) {
   atomic_int *come = arg[0];

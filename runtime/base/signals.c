@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// A launcher and a terminal may both send the first signal to all processes: what comes within this
+// A launcher and a terminal may both send the first signal to all processes: a signal within this
 // time counts as the same request.
 enum { SAME_REQUEST_SECONDS = 2 };
 
@@ -56,7 +56,7 @@ static void on_stop(int number) {
   errno = saved;
 }
 
-// The operation that the communication thread is at, as far as it can be told without printf.
+// The current operation of the communication thread, as far as it can be printed without printf.
 static void add_operation(Line *l) {
   const DtOp *op = dt_comm_current();
   if (!op) return;

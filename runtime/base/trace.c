@@ -93,7 +93,7 @@ static const DtNote PROFILE = {"profile", -1, NULL};
 
 static const DtGroup *everybody(void) { return dt_group(DT_ALL_AXES); }
 
-// A length, then so many bytes; a length of 0 ends it.
+// A length, then that number of bytes; a length of 0 ends it.
 static void send_off(Sink *s) {
   int32_t n = (int32_t)s->used;
   dt_wait(dt_send(everybody(), 0, DT_TYPE_I32, &n, 1, PROFILE));

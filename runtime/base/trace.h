@@ -1,8 +1,8 @@
-// What the program is doing right now: told to USR2, and recorded for --profile.
+// The current activity of the program: printed for USR2, and recorded for --profile.
 //
 // Emitted host code brackets each kernel with dt_trace_begin and dt_trace_end. Off, the pair costs
 // a store and a predicted branch. Only the thread that runs the steps may call them; the
-// communication thread has a row of its own.
+// communication thread has a separate row.
 #ifndef DTC_RUNTIME_TRACE_H
 #define DTC_RUNTIME_TRACE_H
 
@@ -21,7 +21,7 @@ int64_t dt_nanoseconds(void); // monotonic; may be called in a signal handler
 void dt_trace_record(const char *name, bool begin);
 
 static inline void dt_trace_begin(const char *name) {
-  __atomic_store_n(&dt_activity, name, __ATOMIC_RELAXED); // another thread may tell it
+  __atomic_store_n(&dt_activity, name, __ATOMIC_RELAXED); // another thread may print it
   if (dt_tracing) dt_trace_record(name, true);
 }
 

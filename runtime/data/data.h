@@ -20,8 +20,8 @@ typedef struct DtDataset {
   char path[DT_MAX_DATA][PATH_MAX]; // tokens and bytes: [0]
 } DtDataset;
 
-// Opens the program's training data (val: its validation data). `given` is what the command line
-// says, or NULL: a file; for arrays a folder that holds the model's files, or
+// Opens the program's training data (val: its validation data). `given` is the value of the option,
+// or NULL: a file; for arrays a folder that holds the model's files, or
 // "NAME=FILE[,NAME=FILE...]". Checks headers and shapes and that there is at least one sample.
 // dt_dataset_close in either case.
 int dt_dataset_open(DtDataset *d, const DtProgram *p, bool val, const char *given, DtError *e);

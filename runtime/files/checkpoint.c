@@ -152,7 +152,7 @@ static int write_part(DtSaver *s, const char *folder, DtError *e) {
   return 0;
 }
 
-// Whether the first rank sees what the others wrote: their folder may be on another machine.
+// Whether the first rank sees the others' files: their folder may be on another machine.
 static int see_parts(const DtSaver *s, const char *folder, DtError *e) {
   for (int i = 0; i < dt_world.size; i++) {
     char path[PATH_MAX], name[DT_PART_NAME];
@@ -182,7 +182,7 @@ static int take_name(const char *from, const char *to, DtError *e) {
     return 0;
   }
   DtError ignored = {0};
-  dt_remove_folder(from, &ignored); // what is left is a .tmp that the next run removes
+  dt_remove_folder(from, &ignored); // if this fails, the next run removes the .tmp
   return 0;
 }
 

@@ -8,7 +8,7 @@
 #include "runtime/train/run.h"
 #include "runtime/files/save.h"
 
-// A checkpoint found valid: where it is, and what its manifest says.
+// A valid checkpoint: its path and its manifest.
 typedef struct DtCheckpoint {
   char path[PATH_MAX]; // "": none, start fresh
   int64_t step, samples, seed, train_samples;

@@ -129,7 +129,7 @@ static void scalar(DtEvents *v, const char *prefix, const char *tag, double x) {
   end(v, value);
 }
 
-// ---- what is written ----
+// ---- records ----
 
 // SessionLog: status = 1, of which START is 1: what earlier files hold from this step on is void.
 static int start(DtEvents *v, const DtRun *r, DtError *e) {

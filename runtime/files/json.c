@@ -80,7 +80,7 @@ static void put_utf8(DtJson *j, unsigned c) {
   j->used = (size_t)(o - j->text);
 }
 
-// After a backslash. Every escape is longer than what it stands for, so text never outgrows the
+// After a backslash. Every escape is longer than its meaning, so text never outgrows the
 // input.
 static int escape(Parser *p) {
   static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";

@@ -73,7 +73,7 @@ void dt_files_close(DtFiles *f) {
   memset(f, 0, sizeof *f);
 }
 
-// Lists what is missing from the files and what they have besides, the first few of each.
+// Lists the tensors that the files lack and those that they have in excess, the first few of each.
 static int names_differ(const DtFiles *f, const DtTensor *tensor, int64_t n, DtError *e) {
   char text[900], shown[96];
   size_t at = 0;

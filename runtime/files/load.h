@@ -1,4 +1,4 @@
-// Tensors from files into what this rank holds of them.
+// Reads tensors from files into this rank's pieces of them.
 #ifndef DTC_RUNTIME_LOAD_H
 #define DTC_RUNTIME_LOAD_H
 
@@ -21,7 +21,7 @@ int dt_files_open(DtFiles *f, const char *folder, const char *const *name, int64
 void dt_files_close(DtFiles *f);
 
 // Whether the files hold exactly these tensors, in their shapes, as real numbers of any precision. 65
-// names what is missing, unknown or of another shape.
+// names the tensors that are missing, unknown or of another shape.
 int dt_files_check(const DtFiles *f, const DtTensor *tensor, int64_t n, DtError *e);
 
 // Fills what this rank holds of a region from tensors of these names, one for each instance, which

@@ -1,4 +1,4 @@
-// The manifest of a checkpoint: what the run had done, and the parts with their sizes and hashes. Its
+// The manifest of a checkpoint: the run's progress, and the parts with their sizes and hashes. Its
 // last line guards the lines before.
 #ifndef DTC_RUNTIME_MANIFEST_H
 #define DTC_RUNTIME_MANIFEST_H
@@ -32,7 +32,7 @@ void dt_part_name(char out[DT_PART_NAME], int rank);
 // Writes folder/manifest.json of the parts info[0 .. n), of which those without bytes are not there.
 int dt_manifest_write(const char *folder, const DtRun *r, const DtPartInfo *info, int n, DtError *e);
 
-// Reads one that comes from anywhere. 65 where it is not what the writer writes; dt_manifest_free in
+// Reads one from any source. 65 where it does not have the writer's form; dt_manifest_free in
 // either case. `path` is its name in messages.
 int dt_manifest_parse(DtManifest *m, const char *text, size_t size, const char *path, DtError *e);
 int dt_manifest_read(DtManifest *m, const char *folder, DtError *e);

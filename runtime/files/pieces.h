@@ -1,9 +1,10 @@
-// Who has what of a tensor, for files, which hold tensors whole: any rank can tell it of every rank.
+// The pieces of a tensor that each rank holds, for files, which hold tensors whole. Any rank can
+// compute them for every rank.
 //
 // A tensor (an instance of runtime/model/units.h) is split over tp and cp into local arrays; the ranks that
 // have the same one cut it into pieces, as ZeRO does in every stage. Each element of the whole is in
 // the piece of one rank: copies (on other ranks of tp where tp does not split it, in other zero groups)
-// are nobody's. Of a pipeline's stages that hold the same tensor the first answers for it. Tensors go by
+// belong to no rank. Of a pipeline's stages that hold the same tensor the first is responsible for it. Tensors go by
 // their number in the model.
 #ifndef DTC_RUNTIME_PIECES_H
 #define DTC_RUNTIME_PIECES_H

@@ -15,12 +15,12 @@ typedef struct DtSave {
   DtRun *r;
   DtNames names;
   DtRegion first;  // of the first names.each tensors: masters, but for an export of gradients
-  DtTensor *mine;  // what this rank writes into its part
+  DtTensor *mine;  // the tensors that this rank writes into its part
   int64_t nmine;
   int *writer;     // of each of names.tensor: a rank
   DtChunk *at;     // of each rank
   int64_t chunk, room; // elements of the longest, of what is received for one
-  char *gathered[2], *received[2]; // a chunk; what others send of it
+  char *gathered[2], *received[2]; // a chunk; the pieces that others send
   DtOut out;
 } DtSave;
 
@@ -42,7 +42,7 @@ typedef struct DtPartInfo {
 } DtPartInfo;
 
 // Writes the tensors of which this rank is the writer, parameters and moments, as a safetensors file.
-// All ranks call it; whatever fails here (73, 74), the others get what they need.
+// All ranks call it. If it fails here (73, 74), the others still get their data.
 int dt_save_part(DtSave *s, const char *path, DtPartInfo *info, DtError *e);
 
 // Writes all parameters (DT_MASTER), or their gradients (DT_GRAD), on rank 0. All ranks call it.

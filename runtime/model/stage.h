@@ -1,4 +1,4 @@
-// A pipeline's stages: what each of them holds of the parameters, and who answers for what. Without
+// A pipeline's stages: the parameters that each holds, and the stage responsible for each. Without
 // a pipeline there is one stage, the program itself.
 //
 // An instance of the model is one tensor of a weights file, numbered in the order of files; a stage

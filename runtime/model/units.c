@@ -42,7 +42,7 @@ static void add_units(DtUnits *u, const DtProgram *p) {
   }
 }
 
-// The slices of a parameter of a stack lie in the layer that their first number tells.
+// The slices of a parameter of a stack lie in the layer of their first number.
 static void add_instances(DtUnits *u, const DtProgram *p) {
   int64_t outside = 0;
   for (int i = 0; i < p->nparam; i++) {

@@ -9,7 +9,7 @@
 #include <string.h>
 
 // The parameter's name with its stars replaced by the positions in the stacks. `out` may be NULL:
-// then only the length is told, with the zero that ends it.
+// then only the length is returned, with the final zero.
 static size_t layer_name(char *out, const DtParam *p, int64_t layer) {
   size_t n = 0;
   int level = 0;

@@ -1,5 +1,5 @@
 // Runs a pipeline's table on all stages in lock step, with sends that wait until their receives
-// are posted, and work that waits for what it reads. It knows what the work needs and nothing of
+// are posted, and work that waits for its input. It knows the inputs of the work and nothing of
 // how the table was made.
 #include "runtime/pipeline/pipeline.h"
 

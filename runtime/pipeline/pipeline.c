@@ -266,7 +266,7 @@ static int64_t post_receives(Sim *x, int s, const DtPipeOp *old, int64_t n, int6
   return at;
 }
 
-// Receives are posted as soon as their buffers are free: what comes then comes beside the work
+// Receives are posted as soon as their buffers are free: messages then arrive beside the work
 // before the one that needs it.
 static void receive_ahead(Sim *x, int s) {
   DtPipeStage *t = &x->p->stage[s];

@@ -40,7 +40,7 @@ extern const char *const dt_pipe_name[DT_PIPE_KINDS];
 
 typedef enum DtPipeWork { DT_PIPE_F, DT_PIPE_B, DT_PIPE_W, DT_PIPE_SEND, DT_PIPE_RECV } DtPipeWork;
 enum { DT_PIPE_COMPUTED = 3 }; // kinds of work that compute: F, B, W
-enum { DT_PIPE_ACT, DT_PIPE_GRAD, DT_PIPE_MESSAGES }; // what is sent
+enum { DT_PIPE_ACT, DT_PIPE_GRAD, DT_PIPE_MESSAGES }; // kinds of message
 // The chunk that reads a chunk's message, and the one whose message it reads; -1, or one past the
 // last: there is none.
 static inline int dt_pipe_reader(int chunk, int message) {
@@ -81,7 +81,7 @@ typedef struct DtPipe {
   DtPipeShape shape; // cost: of the table's own
   DtPipeStage *stage; // P of them
   int32_t *slots; // by chunk: how many it needs
-  // By chunk: buffers for what it receives, and for what it sends.
+  // By chunk: buffers for received messages, and for sent ones.
   int32_t *in[DT_PIPE_MESSAGES], *out[DT_PIPE_MESSAGES];
   int32_t *held; // by stage: most activations alive at one time
   // Set by the caller, for messages; NULL or by chunk: what its messages are, "activations x", and

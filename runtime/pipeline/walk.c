@@ -1,7 +1,7 @@
-// Communication is posted where the table has it and waited for where it is needed: what is
-// received before it is computed with, what is sent before its buffer is filled again. The table's
+// Communication is posted where the table has it and waited for where it is needed: a message is
+// received before it is read, and sent before its buffer is filled again. The table's
 // order is one that cannot lock even if every operation blocked, and all ranks of a stage post the
-// same ones, with what they exchange among themselves between.
+// same ones, with the exchanges between its ranks among them.
 #include "runtime/pipeline/walk.h"
 
 #include "runtime/launch.h"
@@ -22,7 +22,7 @@ static int64_t place(int64_t *at, int64_t each, int n) {
   return here;
 }
 
-// `forward`: what a walk runs, DT_FORWARD of a step, DT_EVAL or DT_SAMPLE.
+// `forward`: the kind of walk, DT_FORWARD of a step, DT_EVAL or DT_SAMPLE.
 static int sender(int forward, int message) {
   return message == DT_PIPE_GRAD ? DT_BACKWARD : forward;
 }
@@ -49,7 +49,7 @@ static void place_all(DtRoute *r, const DtProgram *p, int stage, int forward) {
   }
 }
 
-// For each kind of message, what the chunks' are and where they are computed.
+// For each kind of message, the chunks' messages and the places where they are computed.
 static const char **name_messages(const DtProgram *p, int forward) {
   size_t C = (size_t)p->nchunk;
   const char **names = calloc(2 * DT_PIPE_MESSAGES * C, sizeof *names);
@@ -321,7 +321,7 @@ int dt_walk(DtRun *r, int route, int64_t from, const DtWalkJob *job, DtError *e)
 
 // ---- sums of gradients that several stages hold
 
-// The first holder adds what the others send, in their order.
+// The first holder adds the others' gradients, in their order.
 static void lead(DtRun *r, const DtTie *t, const DtGroup *g, int me) {
   int64_t n;
   char *sum = part_at(r, &t->holder[0], &n);

@@ -61,8 +61,8 @@ int dt_walk(struct DtRun *r, int route, int64_t from, const DtWalkJob *job, DtEr
 // Gradients that several stages hold become their sum, in the order of stages, on the first of them.
 // By all ranks.
 void dt_walk_tie(struct DtRun *r);
-// Then sums begin to go to the other holders, and are there. Until then nobody may write gradients,
-// and units that await a sum are not to be read.
+// Begins to send the sums to the other holders; dt_walk_tie_wait waits until they have arrived. Until
+// then gradients may not be written, and units that wait for a sum may not be read.
 void dt_walk_tie_back(struct DtRun *r);
 bool dt_walk_awaits(const struct DtRun *r, int64_t unit);
 void dt_walk_tie_wait(struct DtRun *r);

@@ -1,6 +1,6 @@
 // How matrix products are cut for the caches; found by bench/tune_gemm.c, which prints the table.
 //
-// kc is part of what a program computes: a sum over k is taken in blocks of kc, each added to C in
+// kc is part of a program's meaning: a sum over k is taken in blocks of kc, each added to C in
 // turn; it is the same at all levels, so that levels 3 and 4 give the same bits. mc and nc change
 // speed only. The blocks of A (mc x kc) and of B (kc x nc) are packed and stay in the second-level
 // cache together; a strip of B (kc x columns of the micro-kernel) stays in the first-level cache.

@@ -40,7 +40,7 @@ static int best(void) {
 int dt_cpu_level(int level) {
   int have = best();
   int use = level <= 0 || level > have ? have : level;
-  if (use == 2) use = 1; // there is no code of its own for SSE4
+  if (use == 2) use = 1; // there is no separate code for SSE4
   atomic_store(&chosen, use);
   atomic_store(&fixed, level > 0);
   return use;

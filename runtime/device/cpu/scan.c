@@ -19,7 +19,7 @@ static int64_t place(const DtScan *s, int64_t task, int64_t *x, int64_t *y) {
   return s->count - first < WIDTH ? s->count - first : WIDTH;
 }
 
-// One block, `acc` its running sums; the compiler makes a loop of its own of each kind.
+// One block, `acc` its running sums; the compiler makes a separate loop of each kind.
 #define BLOCK(T, SUM, OUT)                                                                         \
   SUM acc[WIDTH] = {0};                                                                            \
   int64_t dx = s->reverse ? -s->x : s->x, dy = s->reverse ? -s->y : s->y;                          \

@@ -10,7 +10,7 @@
 #include "runtime/device/cpu/gemm_tuned.h"
 
 // Queries and keys in a block: whole micro-kernel tiles at every level, and the blocks of scores
-// fit the second-level cache. They are part of what a program computes: maxima and sums go block by
+// fit the second-level cache. They are part of a program's meaning: maxima and sums go block by
 // block.
 enum { ATTENTION_Q = 96, ATTENTION_K = 256 };
 
