@@ -9,6 +9,7 @@
 // n or k, and what is left runs as loops around it. Nothing is copied: a transposed operand, a
 // slice, a packed q, k, v are strides.
 #include "codegen/lower/affine.h"
+#include "passes/product.h"
 
 typedef enum Class { BATCH, ROW, COLUMN, SUM, NCLASS } Class;
 
@@ -69,18 +70,22 @@ static bool lhs_is_plain(const Product *p) {
 // product) and one that only the result has (a broadcast).
 static bool classify(Product *p) {
   const Stmt *s = p->s;
+  uint32_t a = 0, b = 0, c = 0, several = 0, summed = 0;
   for (uint32_t i = 0; i < s->nindex; i++) {
-    Dim d = {s->index[i].extent, p->a.coef[i], p->b.coef[i], p->c.coef[i]};
-    if (d.extent == 1) continue;
-    Class k;
-    if (i >= s->nfree) {
-      if (!d.a || !d.b || d.c) return false;
-      k = SUM;
-    } else {
-      if (!d.c || (!d.a && !d.b)) return false;
-      k = d.a && d.b ? BATCH : d.a ? ROW : COLUMN;
-    }
-    p->of[k].at[p->of[k].n++] = d;
+    if (s->index[i].extent == 1) continue;
+    several |= 1u << i;
+    if (p->a.coef[i]) a |= 1u << i;
+    if (p->b.coef[i]) b |= 1u << i;
+    if (p->c.coef[i]) c |= 1u << i;
+    if (i >= s->nfree) summed |= 1u << i;
+  }
+  ProductSets of = product_sets(a, b, summed);
+  if (of.alone || c != (several & ~summed) || (c & ~(a | b))) return false;
+  for (uint32_t i = 0; i < s->nindex; i++) {
+    uint32_t bit = 1u << i;
+    if (!(several & bit)) continue;
+    Class k = of.sum & bit ? SUM : of.batch & bit ? BATCH : of.row & bit ? ROW : COLUMN;
+    p->of[k].at[p->of[k].n++] = (Dim){s->index[i].extent, p->a.coef[i], p->b.coef[i], p->c.coef[i]};
   }
   return true;
 }
@@ -181,13 +186,8 @@ bool match_gemm(const Module *m, const Fn *f, const Layout *layout, const Stmt *
   p.b = affine_read(m, layout, s, b);
   p.c = affine_lhs(m, f, layout, s);
   if (p.a.nrest || p.b.nrest || p.c.nrest || !classify(&p)) return false;
-  // A product is worth the library's call from some thousand multiplications on; below, loops are
-  // as fast and can fuse with what surrounds them. Each side needs a few elements that the other
-  // lacks, or it is a matrix-vector product in disguise, bound by memory.
-  const Limits *least = &m->limits;
-  if (points(&p.of[ROW]) < least->product_side || points(&p.of[COLUMN]) < least->product_side ||
-      points(&p.of[SUM]) < least->product_sum)
-    return false;
+  double rows = (double)points(&p.of[ROW]), columns = (double)points(&p.of[COLUMN]);
+  double terms = (double)points(&p.of[SUM]);
   *g = (GemmPlan){
       .a = layout[ex(m, a)->integer].buffer,
       .b = layout[ex(m, b)->integer].buffer,
@@ -199,19 +199,20 @@ bool match_gemm(const Module *m, const Fn *f, const Layout *layout, const Stmt *
       .bias = NONE,
   };
   for (int k = 0; k < NCLASS; k++) merge(&p.of[k]);
-  Dim columns;
-  if (!take_contiguous(&p.of[COLUMN], &columns)) {
+  Dim column;
+  if (!take_contiguous(&p.of[COLUMN], &column)) {
     swap_operands(&p, g);
-    if (!take_contiguous(&p.of[COLUMN], &columns)) return false;
+    if (!take_contiguous(&p.of[COLUMN], &column)) return false;
   }
-  Dim rows = take_largest(&p.of[ROW]), sum = take_largest(&p.of[SUM]);
-  g->m = rows.extent;
-  g->n = columns.extent;
+  Dim row = take_largest(&p.of[ROW]), sum = take_largest(&p.of[SUM]);
+  g->m = row.extent;
+  g->n = column.extent;
   g->k = sum.extent;
-  g->a_row = rows.a;
-  g->c_row = rows.c;
-  g->b_col = columns.b;
+  g->a_row = row.a;
+  g->c_row = row.c;
+  g->b_col = column.b;
   g->a_col = sum.a;
   g->b_row = sum.b;
-  return g->m * g->n * g->k >= least->product_work && loops_around(&p, g);
+  return product_is_large(&m->limits, rows, columns, terms, (double)(g->m * g->n * g->k)) &&
+         loops_around(&p, g);
 }

@@ -2,6 +2,7 @@
 // two.
 #include "passes/bounds.h"
 #include "passes/normalise/normalise.h"
+#include "passes/product.h"
 #include "passes/util.h"
 
 enum { MAX_FACTOR = 16 };
@@ -165,17 +166,13 @@ static void absorb(Norm *n, Product *p) {
     }
 }
 
-// Rows, columns and sums of the product of two parts are large enough for it to stand alone. See
-// codegen/lower/product.c, which has the last word.
+// Whether the product of two parts is large enough to stand alone. codegen/lower/product.c has the
+// last word.
 static bool is_contraction(const Norm *n, const Part *a, const Part *b, uint32_t summed) {
   const Stmt *s = &n->s;
-  const Limits *least = &n->m->limits;
-  double rows = normal_points(s, a->set & ~b->set & ~summed),
-         columns = normal_points(s, b->set & ~a->set & ~summed);
-  double sum = normal_points(s, a->set & b->set & summed);
-  return rows >= (double)least->product_side && columns >= (double)least->product_side &&
-         sum >= (double)least->product_sum &&
-         normal_points(s, (a->set | b->set)) >= (double)least->product_work;
+  ProductSets p = product_sets(a->set, b->set, summed);
+  return product_is_large(&n->m->limits, normal_points(s, p.row), normal_points(s, p.column),
+                          normal_points(s, p.sum), normal_points(s, a->set | b->set));
 }
 
 // Bound indices that no other part than a and b has.

@@ -8,39 +8,6 @@
 // does: this is the purpose of a cut along the sequence.
 #include "passes/shard/shard.h"
 
-// ---- products
-
-typedef struct Operands {
-  uint32_t indices[32]; // of each read
-  uint32_t n;
-} Operands;
-
-static void add_operand(const Module *m, Id read, void *ctx) {
-  Operands *o = ctx;
-  if (o->n < 32) o->indices[o->n++] = ex_indices(m, read);
-}
-
-// A sum of a product of two reads, each with an index that the other lacks. A microbatch of one
-// sample is cut as one of many is: its index is the first of a result.
-bool stmt_is_product(const Module *m, const Fn *f, const Stmt *s) {
-  Operands o = {.n = 0};
-  uint32_t sizeable = 0, bound = 0;
-  (void)f;
-  if (s->kind != ST_COMP || s->red != RED_SUM) return false;
-  for (uint32_t i = 0; i < s->nindex; i++) {
-    bool sample = i == 0 && s->nfree > 0 && m->train.microbatch == 1;
-    if (s->index[i].extent > 1 || sample) sizeable |= 1u << i;
-    if (i >= s->nfree) bound |= 1u << i;
-  }
-  ex_reads(m, s->body, add_operand, &o);
-  for (uint32_t i = 0; i < o.n; i++)
-    for (uint32_t j = 0; j < i; j++) {
-      uint32_t a = o.indices[i], b = o.indices[j];
-      if ((a & ~b & sizeable) && (b & ~a & sizeable) && (a & b & bound)) return true;
-    }
-  return false;
-}
-
 // ---- shares
 
 int64_t slot_bytes(const Slot *s) {

@@ -4,6 +4,7 @@
 #define DTC_PASSES_SHARD_H
 
 #include "ir/shard.h"
+#include "passes/product.h"
 #include "passes/util.h"
 
 // ---- cost
@@ -255,7 +256,6 @@ bool intrinsic_types(const Sharder *z, Id fn, Id class, int64_t block, Shard *ty
 // Whether a local class is that of heads of an intrinsic or its derivative.
 bool class_is_heads(const Sharder *z, Id fn, Id class);
 // cost.c
-bool stmt_is_product(const Module *m, const Fn *f, const Stmt *s);
 int64_t slot_bytes(const Slot *s);
 // A conversion's cost; false where there is none.
 bool convert_cost(const Sharder *z, const Slot *s, Shard from, Shard to, Cost *cost);
