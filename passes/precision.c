@@ -176,7 +176,7 @@ static bool is_last(const Module *m, const Fn *f, Id value) {
   Use u = {value, false};
   for (uint32_t i = 0; i < f->stmt.n; i++) {
     made |= f->stmt.at[i].kind == ST_COMP && f->stmt.at[i].lhs == value;
-    stmt_uses(m, f, &f->stmt.at[i], find_use, &u);
+    stmt_reads(m, f, &f->stmt.at[i], find_use, &u);
   }
   return made && !u.found;
 }

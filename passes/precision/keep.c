@@ -79,6 +79,6 @@ void types_keep(Types *t, Id fn) {
   for (k.at = k.f->stmt.n; k.at-- > 0;) {
     k.s = &k.f->stmt.at[k.at];
     product_operands(m, k.s, note_factor, &k);
-    stmt_uses(m, k.f, k.s, note_use, &k);
+    stmt_reads(m, k.f, k.s, note_use, &k);
   }
 }
