@@ -30,7 +30,7 @@ static Module *lowered(Arena *a, Sources *s, const Case *c) {
                        .stdlib = str_intern(SOURCE_DIR "/stdlib"), .define = d, .ndefine = n};
   Module *m = frontend_compile(a, s, &o);
   if (!m) return NULL;
-  if (c->axis) PUSH(a, m->axis, ((Axis){.name = str_intern(c->axis), .size = 2}));
+  if (c->axis) PUSH(a, m->axis, axis_new(str_intern(c->axis), 2));
   if (c->pipeline) {
     m->stages = 2;
     m->chunks = 1;
