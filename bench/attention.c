@@ -1,4 +1,7 @@
-// Times attention as one GPT-2 124M layer has it: attention [batch [length [threads [level]]]].
+// Times attention as one GPT-2 124M layer has it:
+//
+//   attention [batch [length [threads [level [window]]]]]
+//
 // GFLOP/s counts the pairs that are visible only: 4 * dim forward and 10 * dim backward for each
 // pair.
 #include <math.h>
@@ -32,6 +35,8 @@ int main(int argc, char **argv) {
   if (dt_scratch_plan((size_t)dt_attention_scratch(e, true, false))) return 71;
   int level = dt_cpu_level(argc > 4 ? atoi(argv[4]) : 0);
   DtAttention x = {.batch = b, .kv_heads = h, .group = 1, .tq = t, .tk = t, .dim = e, .causal = 1};
+  int64_t window = argc > 5 ? atoll(argv[5]) : 0, unseen = window && window < t ? t - window : 0;
+  x.window = window;
   x.scale = 1 / sqrt((double)e);
   x.q = x.k = x.v = x.dq = x.dk = x.dv =
       (DtAttentionStride){.b = t * 3 * h * e, .g = e, .t = 3 * h * e, .e = 1};
@@ -39,7 +44,8 @@ int main(int argc, char **argv) {
   float *qkv = operand(b * t * 3 * h * e), *grad = operand(b * t * 3 * h * e),
         *o = operand(b * t * h * e);
   float *dout = operand(b * t * h * e), *lse = operand(b * t * h);
-  double forward = 1e9, backward = 1e9, pairs = (double)(b * h) * (double)t * (double)(t + 1) / 2;
+  double forward = 1e9, backward = 1e9, pairs = (double)(t * (t + 1) - unseen * (unseen + 1)) / 2;
+  pairs *= (double)(b * h);
   for (int i = 0; i < 9; i++) {
     double start = now();
     dt_attention_fwd_f32(&x, qkv, qkv + h * e, qkv + 2 * h * e, o, lse);

@@ -97,8 +97,8 @@ static const Stmt *definition(const Match *x, Id value) {
 static bool view(const Match *x, Id value, const char *dims, Red red, char bound, View *to) {
   const Stmt *s = to->s = definition(x, value);
   uint32_t rank = (uint32_t)strlen(dims);
-  if (!s || (bound && strchr(dims, bound)) || s->red != red || s->nfree != rank || s->nindex != rank + (bound != 0) ||
-      x->f->value.at[value].rank != rank)
+  if (!s || (bound && strchr(dims, bound)) || s->red != red || s->nfree != rank ||
+      s->nindex != rank + (bound != 0) || x->f->value.at[value].rank != rank)
     return false;
   memset(to->letter, 0, sizeof to->letter);
   for (uint32_t d = 0; d < rank; d++) {
@@ -214,7 +214,8 @@ static bool compare(Bounds *to, Line a, Line b, bool less) {
     return bound_line(to, l, less);
   }
   if (b.query || b.key) return false;
-  Line up = {a.query, a.key, a.rest - b.rest, false}, down = {-a.query, -a.key, -a.rest - b.rest, false};
+  Line up = {a.query, a.key, a.rest - b.rest, false};
+  Line down = {-a.query, -a.key, -a.rest - b.rest, false};
   return bound_line(to, up, less) && bound_line(to, down, less);
 }
 
@@ -387,8 +388,8 @@ static Id expand_read(Module *m, Id e, void *ctx) {
   char dims[MAX_RANK + 1];
   View to;
   Id index[MAX_INDEX];
-  if (k->depth == MOST_STEPS || !ex_is(m, e, OP_READ) || !letters_of(k->x, k->v, e, dims) || strlen(dims) != 5 ||
-      !view(k->x, (Id)ex(m, e)->integer, dims, RED_NONE, 0, &to))
+  if (k->depth == MOST_STEPS || !ex_is(m, e, OP_READ) || !letters_of(k->x, k->v, e, dims) ||
+      strlen(dims) != 5 || !view(k->x, (Id)ex(m, e)->integer, dims, RED_NONE, 0, &to))
     return e;
   for (uint32_t i = 0; i < to.s->nindex; i++) {
     uint32_t j = 0;

@@ -138,7 +138,9 @@ Id intrinsic_sink(Module *m, const Fn *f, Id sinks) {
 
 // ---- text
 
-enum { F_SCALE, F_CAP, F_CAUSAL, F_WINDOW, F_BIAS, F_APART, F_SLOPES, F_SINK, F_SINKS, F_QUERY, F_KEY, NFIELD };
+enum {
+  F_SCALE, F_CAP, F_CAUSAL, F_WINDOW, F_BIAS, F_APART, F_SLOPES, F_SINK, F_SINKS, F_QUERY, F_KEY, NFIELD
+};
 static const IntrinsicField field[NFIELD] = {
     {"scale", 1, true}, {"cap", 1, true},    {"causal", 1, false}, {"window", 1, false},
     {"bias", 1, true},  {"apart", 0, false}, {"slopes", 1, false}, {"sink", 1, true},
@@ -206,6 +208,12 @@ void intrinsic_set(Fn *f, const IntrinsicField *p, const int64_t *integer, doubl
   }
 }
 
+static bool is_by_int(const Fn *f, const Positions *p) {
+  if (!is_moved(p)) return true;
+  const Value *v = p->arg < f->arg.n ? &f->value.at[f->arg.at[p->arg]] : NULL;
+  return v && !v->rank && v->type == DT_I32;
+}
+
 const char *intrinsic_fault(const Fn *f) {
   static const char *const dims[NOPERAND] = {"btgre", "bsge", "bsge", "gr", "gr", "btgre", "bgrt",
                                              "btgre", "btgre", "bsge", "bsge", "gr", "gr"};
@@ -215,12 +223,14 @@ const char *intrinsic_fault(const Fn *f) {
   if (f->arg.n < 3) return "attention takes q, k and v at least";
   if (a->slopes == 1 || a->slopes == 2 || a->sinks == 1 || a->sinks == 2 ||
       (a->slopes && a->slopes == a->sinks))
-    return "slopes and sinks of attention are arguments of its own";
+    return "slopes or sinks of attention are an argument that is something else";
   if (a->ahead < 0 || a->window < 0 || !(a->cap >= 0)) return "a bound of attention is negative";
-  if (a->query.arg >= f->arg.n || a->key.arg >= f->arg.n) return "places of attention are of no int";
+  if (!is_by_int(f, &a->query) || !is_by_int(f, &a->key))
+    return "positions of attention are by an argument that is no int";
   (void)intrinsic_operands(f, at);
   for (int i = 0; i <= OPD_SINKS; i++)
-    if (at[i] != NONE && (at[i] >= f->arg.n || f->value.at[f->arg.at[at[i]]].rank != strlen(dims[i])))
+    if (at[i] != NONE &&
+        (at[i] >= f->arg.n || f->value.at[f->arg.at[at[i]]].rank != strlen(dims[i])))
       return "an operand of attention has another rank";
   return NULL;
 }

@@ -12,8 +12,8 @@ bool intrinsics_recognise(Module *m);
 
 // The operands by name. Forward OPD_O and OPD_LSE are results, backward arguments.
 typedef enum Operand {
-  OPD_Q, OPD_K, OPD_V, OPD_SLOPES, OPD_SINKS, OPD_O, OPD_LSE, OPD_DO, OPD_DQ, OPD_DK, OPD_DV, OPD_DSLOPES,
-  OPD_DSINKS, NOPERAND
+  OPD_Q, OPD_K, OPD_V, OPD_SLOPES, OPD_SINKS, OPD_O, OPD_LSE, OPD_DO, OPD_DQ, OPD_DK, OPD_DV,
+  OPD_DSLOPES, OPD_DSINKS, NOPERAND
 } Operand;
 // Where each stands in f->arg, or, forward, O and LSE in f->result; NONE: the function has none.
 // False where f is no known intrinsic, or has arguments besides (an adjoint of lse); ints that say
@@ -26,7 +26,7 @@ static inline bool is_moved(const Positions *p) {
 
 // Whether dimension d of argument `arg` runs over the sequence: positions of queries or of keys.
 bool intrinsic_is_sequence(const Fn *f, uint32_t arg, uint32_t d);
-// Whether dimension d of argument 0, the queries, is one of heads (of groups, of a group's members).
+// Whether dimension d of argument 0, the queries, is one of heads: groups, or members of a group.
 bool intrinsic_is_heads(const Fn *f, uint32_t d);
 // The queries [b, t, g, r, e]; NULL: f is no known intrinsic.
 const Value *intrinsic_queries(const Fn *f);

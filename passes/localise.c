@@ -569,13 +569,13 @@ static bool exchanges(const Fn *f) {
   return false;
 }
 
-// Where the rank's places of a query's or key's dimension 1, the sequence, stand in the whole, and
-// the axis that says so, or NONE. False where no Positions says it.
+// Where a rank's queries or keys stand in the whole, by its number on an axis; NONE: all are there.
 typedef struct Stands {
   Positions at;
   uint32_t axis;
 } Stands;
 
+// False where no Positions says it.
 static bool find_positions(Local *x, Operand of, Stands *to) {
   const Value *v = &x->old[x->f->arg.at[of]];
   uint32_t axis[MAX_AXIS], n = layout_axes(x->m, v->shard, 1, axis);

@@ -142,8 +142,8 @@ void host_attention_shape(Host *h, Id fn, const Kernel *k) {
   Buf *b = h->out;
   buf_printf(
       b,
-      "static const DtAttention %s = {\n    .batch = %lld, .kv_heads = %lld, .group = %lld, .tq = %lld,"
-      " .tk = %lld, .dim = %lld, ",
+      "static const DtAttention %s = {\n    .batch = %lld, .kv_heads = %lld, .group = %lld,"
+      " .tq = %lld, .tk = %lld, .dim = %lld, ",
       k->name, (long long)q->extent[0], (long long)q->extent[2], (long long)q->extent[3],
       (long long)q->extent[1], (long long)keys->extent[1], (long long)q->extent[4]);
   print_form(b, &h->m->fn.at[s->call->fn].form);

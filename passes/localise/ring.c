@@ -92,8 +92,8 @@ static Id products(Part *p) {
 static Id scores(Part *p, Id sum) {
   p->w.letters = "bgrts";
   Id slopes = p->value[OPD_SLOPES], slope = slopes == NONE ? NONE : get(&p->w, slopes, "gr");
-  Id body = intrinsic_score(p->w.m, p->w.f, get(&p->w, sum, "bgrts"),
-                            where_it_stands(p, p->rank, 't'), where_it_stands(p, p->from, 's'), slope);
+  Id t = where_it_stands(p, p->rank, 't'), s = where_it_stands(p, p->from, 's');
+  Id body = intrinsic_score(p->w.m, p->w.f, get(&p->w, sum, "bgrts"), t, s, slope);
   return set(&p->w, "z", "bgrts", RED_NONE, body);
 }
 
@@ -117,7 +117,8 @@ static void forward_part(Part *p, Id o, Id lse) {
       ex2(m, OP_ADD, ex1(m, OP_LOG, get(w, sum, "bgrt")), get(w, base, "bgrt")));
   w->letters = "btgres";
   Id weight = exp_less(m, get(w, z, "bgrts"), get(w, base, "bgrt"));
-  Id all = set(w, "o.sum", "btgre", RED_SUM, ex2(m, OP_MUL, weight, get(w, p->value[OPD_V], "bsge")));
+  Id v = get(w, p->value[OPD_V], "bsge");
+  Id all = set(w, "o.sum", "btgre", RED_SUM, ex2(m, OP_MUL, weight, v));
   w->letters = "btgre"; // a sum of 0 is of no keys, else it is 1 at least
   Id one = ex2(m, OP_MAX, get(w, sum, "bgrt"), ex_real(m, 1));
   put(w, o, "btgre", false, RED_NONE, ex2(m, OP_DIV, get(w, all, "btgre"), one));
@@ -341,7 +342,8 @@ static void merge(Ring *r, bool last, int64_t step, Id *o, Id *lse, Id o2, Id ls
   Str n = str_printf("%lld", (long long)step);
   Id to = last ? w->f->result.at[1] : new_value(w, str_printf("lse.%s", n), "bgrt");
   w->letters = "bgrt";
-  Id a = get(w, *lse, "bgrt"), b = o2 == NONE ? sink(r) : get(w, lse2, "bgrt"), top = ex2(m, OP_MAX, a, b);
+  Id a = get(w, *lse, "bgrt"), b = o2 == NONE ? sink(r) : get(w, lse2, "bgrt");
+  Id top = ex2(m, OP_MAX, a, b);
   Id sum = set(w, str_printf("sum.%s", n), "bgrt", RED_NONE,
                ex2(m, OP_ADD, exp_less(m, a, top), exp_less(m, b, top)));
   sum = get(w, sum, "bgrt");

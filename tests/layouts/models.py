@@ -560,8 +560,14 @@ def reused(p, r, c):
 
 
 def written_attention(p, r, c):
-    """Attention by an intrinsic function with a body that is not the library's."""
+    """Attention by an intrinsic function with a body that is not the library's: one that kernels know by its parameters
+    or (wide values, scores by the weight's parity) one that they do not."""
     heads = [h for h in (1, 2, 3, 4) if c["dim"] % h == 0]
+    if "scale" not in p:
+        p["cap"] = r.choice(["", "", "0.7", "3.0"])
+        p["bias"] = r.choice(["", "", "const", "const", "slopes", "slopes", "learnt"])
+        p["sink"] = r.choice(["", "", "0.4", "learnt"])
+        p["parity"] = r.random() < 0.05
     p.setdefault("heads", r.choice(heads))
     p.setdefault("wide", r.random() < 0.3)
     p.setdefault("scale", r.choice(["0.3", "1.0 / sqrt(e)"]))
@@ -579,16 +585,38 @@ def written_attention(p, r, c):
     seen = (["s <= t"] if p["causal"] else []) + (
         [f"t - s < {p['window']}", f"s - t < {p['window']}"] if p["window"] else []
     )
+    bias, sink, more, given = p.get("bias", ""), p.get("sink", ""), "", ""
     t.line("q = wq(x)", "k = wk(x)", "v = wv(x)", "qg[b, t, h, r < 1, e] = q[b, t, h, e]")
-    t.line("o, lse = written(qg, k, v)", "y[b, t, d] = sum(h, e: o[b, t, h, 0, e] * mix[h, e, d])")
     score = f"sum(e: q[b, t, g, r, e] * k[b, s, g, e]) * ({p['scale']})"
+    if p.get("cap"):
+        score = f"{p['cap']} * tanh({score} / {p['cap']})"
+    if bias == "const":
+        score += " - 0.2 * abs(real(t - s))"
+    elif bias:
+        more, given = ", slope[g, r]", ", slopes"
+        slope = "stop_gradient(slope[g, r])" if bias == "slopes" else "slope[g, r]"
+        score += f" + {slope} * real(s - t)"
+    if bias == "slopes":
+        t.line("slopes[h < heads, r < 1] = pow(0.5, 8.0 * real(h + 1) / heads)")
+    if bias == "learnt":
+        t.field("param slopes[heads, 1] = normal(0.2)")
+    if sink == "learnt":
+        t.field("param sinks[heads, 1] = normal(0.9)")
+        more, given = more + ", sink[g, r]", given + ", sinks"
+    if p.get("parity"):
+        score += " * where((t - s) % 2 == 0, 1.0, 0.5)"
+    t.line(f"o, lse = written(qg, k, v{given})")
+    t.line("y[b, t, d] = sum(h, e: o[b, t, h, 0, e] * mix[h, e, d])")
+    of_sink = {"": "", "learnt": " + exp(sink[g, r] - m[b, g, r, t])"}.get(
+        sink, f" + exp({sink} - m[b, g, r, t])"
+    )
     if seen:
         score = f"where({' and '.join(seen)}, {score}, -inf)"
     t.function = [
-        "intrinsic fn written(q[b, t, g, r, e], k[b, s, g, e], v[b, s, g, f]) {",
+        f"intrinsic fn written(q[b, t, g, r, e], k[b, s, g, e], v[b, s, g, f]{more}) {{",
         f"  z[b, g, r, t, s] = {score}",
         "  m[b, g, r, t] = max(s: stop_gradient(z[b, g, r, t, s]))",
-        "  lse[b, g, r, t] = log(sum(s: exp(z[b, g, r, t, s] - m[b, g, r, t]))) + m[b, g, r, t]",
+        f"  lse[b, g, r, t] = log(sum(s: exp(z[b, g, r, t, s] - m[b, g, r, t])){of_sink}) + m[b, g, r, t]",
         "  o[b, t, g, r, f] = sum(s: exp(z[b, g, r, t, s] - lse[b, g, r, t]) * v[b, s, g, f])",
         "  return o, lse",
         "}",

@@ -287,8 +287,8 @@ static void check_forms(void) {
   check(&x, "a window shorter than a block");
   x.cap = 0.3;
   check(&x, "capped");
-  x = separate(1, 2, 2, 301, 700, 24);
-  x.window = 290, x.offset = 399;
+  x = separate(1, 1, 2, 131, 420, 24);
+  x.window = 190, x.offset = 289;
   check(&x, "a window to one side");
   x.causal = 1, x.ahead = 20;
   check(&x, "a window that looks ahead");

@@ -160,9 +160,9 @@ DT_FN static void DT_NAME(scores)(const Pair *p, const DT_REAL *a, const DT_REAL
   }
 }
 
-// How far down a column of queries a block of scores is looked at: a vector's queries see all of the
-// keys from `clear` to `all`, and of those before and from there to `some` they see some. Products go
-// on a little, through zeros up to `end`.
+// How far down a column of queries a block of scores is looked at: a vector's queries see all keys
+// from `clear` to `all`, and some of those before and of those from there to `some`. Products go on
+// a little, through zeros up to `end`.
 typedef struct {
   int64_t clear, all, some, end;
 } DT_NAME(Reach);
@@ -181,7 +181,9 @@ DT_FN static inline VI DT_NAME(lanes)(void) {
   return lane;
 }
 
-static inline int64_t DT_NAME(lane_at)(int64_t i) { return i < 0 ? 0 : i > DT_LANES ? DT_LANES : i; }
+static inline int64_t DT_NAME(lane_at)(int64_t i) {
+  return i < 0 ? 0 : i > DT_LANES ? DT_LANES : i;
+}
 
 // Which lanes of queries c .. see key j of the block, as a mask.
 DT_FN static inline VI DT_NAME(visible)(const Pair *p, int64_t c, int64_t j) {
