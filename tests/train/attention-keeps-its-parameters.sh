@@ -6,7 +6,8 @@
 everywhere() { # PARAMETERS: of model.dt, as the IR shows them
   "$DTC" model.dt --interpret=source --steps 3 >log.jsonl
   losses log.jsonl >plain
-  "$DTC" model.dt --dump-after inline --check 2>&1 | grep -qF "intrinsic attention($1)" || fail "not recognised: $1"
+  "$DTC" model.dt --dump-after inline --check >inlined.ir 2>&1
+  grep -qF "intrinsic attention($1)" inlined.ir || fail "not recognised: $1"
   compiled 1
   "$DTC" model.dt --emit c -o train.c
   [ "$(grep -c "^static const DtAttention" train.c)" -eq 3 ] || fail "no kernel for $1"
