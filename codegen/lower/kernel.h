@@ -83,6 +83,9 @@ static inline bool kernel_is_named(const Kernel *k) {
   return k->kind == K_LOOPS || k->kind == K_GEMM || k->kind == K_SCAN || k->kind == K_INTRINSIC;
 }
 
+// Of addresses, bytes; of all that a process can address, bits.
+enum { FRAME_ALIGNMENT = 64, ADDRESS_BITS = 48 };
+
 typedef struct FnPlan {
   Id fn;
   Layout *layout; // for each value

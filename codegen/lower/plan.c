@@ -13,9 +13,7 @@
 
 #include <stdlib.h>
 
-enum { ALIGNMENT = 64, ADDRESS_BITS = 48 };
-
-static int64_t aligned(int64_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
+static int64_t aligned(int64_t bytes) { return (bytes + FRAME_ALIGNMENT - 1) / FRAME_ALIGNMENT * FRAME_ALIGNMENT; }
 
 static int64_t value_bytes(const Value *v) {
   int64_t bytes;

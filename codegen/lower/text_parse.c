@@ -33,21 +33,28 @@ static bool value(Parser *p, Id *v) {
   return p_name(p, "a value", &text) && (*v = p_find_value(p, t)) != NONE;
 }
 
+// An offset or a stride: of elements that a process can address.
+static bool distance(Parser *p, int64_t *out) {
+  const Token *t = tok(p);
+  if (!p_integer(p, out)) return false;
+  return llabs(*out) <= INT64_C(1) << ADDRESS_BITS || p_fail(p, t, "this number is too large");
+}
+
 // place = NAME '+' OFFSET
 static bool place(Parser *p, Id *v, int64_t *offset) {
-  return value(p, v) && p_expect(p, '+', "`+`") && p_integer(p, offset);
+  return value(p, v) && p_expect(p, '+', "`+`") && distance(p, offset);
 }
 
 static bool size(Parser *p, const char *what, int64_t *out) {
   const Token *t = tok(p);
-  if (!p_integer(p, out)) return false;
+  if (!distance(p, out)) return false;
   return *out >= 0 || p_fail(p, t, "%s is not below 0", what);
 }
 
 // numbers = INT {',' INT}, n of them
 static bool numbers(Parser *p, int64_t *out, uint32_t n) {
   for (uint32_t i = 0; i < n; i++)
-    if ((i && !p_expect(p, ',', "`,`")) || !p_integer(p, &out[i])) return false;
+    if ((i && !p_expect(p, ',', "`,`")) || !distance(p, &out[i])) return false;
   return true;
 }
 
@@ -326,8 +333,8 @@ static bool product_field(Parser *p, GemmPlan *g, bool *mine) {
 }
 
 static bool scan_dim(Parser *p, ScanDim *d) {
-  return p_extent(p, &d->count) && p_expect(p, ':', "`:`") && p_integer(p, &d->x) && p_expect(p, ',', "`,`") &&
-         p_integer(p, &d->y);
+  return p_extent(p, &d->count) && p_expect(p, ':', "`:`") && distance(p, &d->x) && p_expect(p, ',', "`,`") &&
+         distance(p, &d->y);
 }
 
 static bool scan_field(Parser *p, ScanPlan *s, bool *mine) {

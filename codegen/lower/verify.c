@@ -128,7 +128,37 @@ static bool verify_function(const Plan *p, Id fn, Buf *why) {
          (p->level < LEVEL_PLAN || verify_addresses(&v));
 }
 
+// Emitted code has one thing by each name.
+static bool names_fit(const Plan *p, Buf *why) {
+  VEC(Str) name = {0};
+  for (Id fn = 0; fn < p->m->fn.n; fn++)
+    for (uint32_t i = 0; p->reached[fn] && i < p->fn[fn].kernel.n; i++) {
+      const Kernel *k = &p->fn[fn].kernel.at[i];
+      if (!kernel_is_named(k)) continue;
+      for (uint32_t j = 0; j < name.n; j++)
+        if (name.at[j] == k->name) return buf_printf(why, "two kernels have the name `%s`", k->name), false;
+      PUSH(p->m->arena, name, k->name);
+    }
+  return true;
+}
+
+// What the program calls has kernels.
+static bool entries_fit(const Plan *p, Buf *why) {
+  const Module *m = p->m;
+  bool *called = NEWN(m->arena, bool, m->fn.n + 1);
+  for (int e = ENTRY_SAMPLE; e < NENTRY; e++)
+    if (m->entry[e] != NONE) called[m->entry[e]] = true;
+  for (uint32_t i = 0; i < m->chunk.n * NCHUNK_PART; i++) {
+    Id fn = m->chunk.at[i / NCHUNK_PART].fn[i % NCHUNK_PART];
+    if (fn != NONE) called[fn] = true;
+  }
+  for (Id fn = 0; fn < m->fn.n; fn++)
+    if (called[fn] && !p->reached[fn]) return buf_printf(why, "function `%s` has no kernels", m->fn.at[fn].name), false;
+  return true;
+}
+
 bool plan_verify(const Plan *p, Buf *why) {
+  if (!entries_fit(p, why) || !names_fit(p, why)) return false;
   for (Id fn = 0; fn < p->m->fn.n; fn++) {
     Verifier v = {.p = p, .m = p->m, .fn = fn, .f = &p->m->fn.at[fn], .fp = &p->fn[fn], .why = why};
     if (p->reached[fn] && !verify_layouts(&v)) return false;

@@ -23,8 +23,10 @@ typedef struct Cover {
 } Cover;
 
 static bool moves_as(const Cover *c, const Walk *source, const Walk *target, int64_t times) {
-  for (uint32_t i = 0; i < c->nmove; i++)
-    if (source->move[i] != times * target->move[i]) return false;
+  for (uint32_t i = 0; i < c->nmove; i++) {
+    int64_t move;
+    if (!mul_ok(times, target->move[i], &move) || source->move[i] != move) return false;
+  }
   return true;
 }
 

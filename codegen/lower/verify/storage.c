@@ -4,8 +4,6 @@
 
 #include <stdlib.h>
 
-enum { ALIGNMENT = 64 };
-
 static int64_t bytes_of(const Value *v) { return value_count(v) * dtype_size(v->type); }
 
 // ---- layouts
@@ -38,7 +36,7 @@ static bool is_apart(const Value *v, const Layout *l) {
         next = d;
     if (next == MAX_RANK) return true;
     if (llabs(l->stride[next]) < past) return false;
-    past = llabs(l->stride[next]) * v->extent[next];
+    if (!mul_ok(llabs(l->stride[next]), v->extent[next], &past)) past = INT64_MAX;
     done[next] = true;
   }
 }
@@ -65,12 +63,13 @@ static bool view_fits(Verifier *v, Id value) {
 }
 
 // A caller gets a function's result in storage of its own, or as an argument.
-static bool result_fits(Verifier *v, Id value) {
+static bool result_fits(Verifier *v, uint32_t result) {
+  Id value = v->f->result.at[result];
   const Layout *l = &v->fp->layout[value];
   if (l->internal) return v_fail(v, NULL, NONE, "result `%s` lives inside of a kernel", value_name(v, value));
   if (l->buffer == value) return true;
   bool known = position(v->f->arg.at, v->f->arg.n, l->buffer) != NONE ||
-               position(v->f->result.at, v->f->result.n, l->buffer) != NONE;
+               position(v->f->result.at, result, l->buffer) != NONE;
   if (known && !l->offset && layout_is_dense(&v->f->value.at[value], l) &&
       bytes_of(&v->f->value.at[value]) == bytes_of(&v->f->value.at[l->buffer]))
     return true;
@@ -91,7 +90,7 @@ bool verify_layouts(Verifier *v) {
     }
   }
   for (uint32_t i = 0; i < v->f->result.n; i++)
-    if (!result_fits(v, v->f->result.at[i])) return false;
+    if (!result_fits(v, i)) return false;
   return true;
 }
 
@@ -212,8 +211,9 @@ static void find_lives(const Verifier *v, Life *life) {
 }
 
 static bool use_fits(Verifier *v, const Kernel *k, const Use *u, const char *what) {
-  if (u->from % ALIGNMENT)
-    return v_fail(v, k, NONE, "%s lies at %lld, which is no multiple of %d", what, (long long)u->from, ALIGNMENT);
+  if (u->from % FRAME_ALIGNMENT)
+    return v_fail(v, k, NONE, "%s lies at %lld, which is no multiple of %d", what, (long long)u->from,
+                  FRAME_ALIGNMENT);
   if (u->from < 0 || u->bytes < 0 || u->from > v->fp->frame_bytes - u->bytes)
     return v_fail(v, k, NONE, "%s lies at bytes %lld to %lld of a frame of %lld", what, (long long)u->from,
                   (long long)(u->from + u->bytes), (long long)v->fp->frame_bytes);
@@ -243,9 +243,8 @@ static bool callee_uses(Verifier *v, Uses *uses) {
     if (k->kind != K_CALL && k->kind != K_INTRINSIC) continue;
     const Call *c = v->f->stmt.at[k->stmt.at[0]].call;
     Use u = {v->fp->callee_frame[i], call_scratch(v->p, c, c->nresult), i, i, NONE};
-    if (!u.bytes) continue;
     if (!use_fits(v, k, &u, "the callee's frame")) return false;
-    PUSH(v->m->arena, *uses, u);
+    if (u.bytes) PUSH(v->m->arena, *uses, u);
   }
   return true;
 }
