@@ -316,11 +316,6 @@ static int backend(Job *j) {
   host_c(p, j->o->arch, hash, &text);
   timed(j, "host C", start);
   if (j->o->emit == EMIT_C) return put_buf(j, &text);
-  if (is_half(j->m->store)) {
-    fprintf(stderr, "dtc: error: precision %s: training programs have fp32 and fp64 yet; --emit, --report and"
-                    " --interpret know %s\n", j->m->train.precision, j->m->train.precision);
-    return EXIT_MODEL;
-  }
   LinkOptions lo = {.output = j->o->output ? j->o->output : "./train",
                     .save_temps = j->o->save_temps,
                     .arch = j->o->arch,
@@ -446,6 +441,17 @@ static int verify(Job *j) {
   return status;
 }
 
+// Options that 16 bits do not go with yet.
+static bool precision_allows(const Job *j) {
+  Str p = j->m->train.precision;
+  if (!p || (strcmp(p, "bf16") && strcmp(p, "fp16"))) return true;
+  if (j->o->ring)
+    fprintf(stderr, "dtc: error: --cp-attention ring has fp32 and fp64 only: with precision %s use gather or alltoall\n", p);
+  if (j->o->verify_run)
+    fprintf(stderr, "dtc: error: --verify-run knows the rounding of fp32 and fp64 only: not precision %s\n", p);
+  return !j->o->ring && !j->o->verify_run;
+}
+
 int compile(const Options *o, Arena *a) {
   Job j = {.o = o, .a = a, .src = sources_new(a)};
   j.src->out = stderr;
@@ -466,6 +472,7 @@ int compile(const Options *o, Arena *a) {
     return put_buf(&j, &text);
   }
   if (!frontend(&j)) return EXIT_MODEL;
+  if (!precision_allows(&j)) return EXIT_MODEL;
   add_axes(&j);
   suspect = j.m;
   if (o->emit == EMIT_IR) {
