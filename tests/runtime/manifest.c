@@ -134,6 +134,15 @@ static void test_fields(void) {
   refuses_edit("\"step\":6", "\"step\":\"6\"", "the integer 'step' is missing");
   refuses_edit("\"moments\":2", "\"moments\":3", "'moments' is 3, possible are 0 to 2");
   refuses_edit("\"moments\":2", "\"moments\":1", "unknown: 'moment1/blocks.0.scale'");
+  // The state of a loss scale, which only programs of fp16 write, is looked at in all of them.
+  refuses_edit("\"moments\":", "\"loss_scale\":0,\"moments\":", "'loss_scale' is 0, possible are 1 to 4294967296");
+  refuses_edit("\"moments\":", "\"loss_scale\":8,\"moments\":", "the integer 'clean_steps' is missing");
+  refuses_edit("\"moments\":", "\"loss_scale\":8,\"clean_steps\":2000,\"moments\":", "'clean_steps' is 2000, possible");
+  refuses_edit("\"moments\":", "\"loss_scale\":8,\"clean_steps\":0,\"skipped_steps\":7,\"moments\":",
+               "'skipped_steps' is 7, possible are 0 to 6");
+  refuses_edit("\"moments\":",
+               "\"loss_scale\":9,\"clean_steps\":0,\"skipped_steps\":0,\"skipped_at_1\":0,\"moments\":",
+               "'loss_scale' is 9, which is no power of two");
   refuses_edit("\"parts\":[", "\"parts\":[7,", "bad entry");
   refuses_edit("\"bytes\":", "\"bytes\":1", "damaged");
   refuses_edit("\"bytes\":", "\"bytes\":-", "manifest.json: 'bytes' is -");
