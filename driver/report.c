@@ -171,7 +171,7 @@ static void traffic_text(const Report *r, FILE *out) {
 }
 
 void report_text(const Report *r, const Module *m, FILE *out) {
-  fprintf(out, "%s, %s, ", m->name, dtype_name[m->compute]);
+  fprintf(out, "%s, %s, ", m->name, dtype_name[param_type(m)]);
   layout_text(r, m, out);
   fprintf(out, "parameters               %16lld\n", (long long)r->parameters);
   fprintf(out, "batch                    %16lld samples in %lld microbatches of %lld", (long long)m->train.batch,
@@ -202,7 +202,7 @@ void report_json(const Report *r, const Module *m, FILE *out) {
           "\"plan_proved\":%s,"
           "\"parameters\":%lld,\"batch\":%lld,\"microbatch\":%lld,\"microbatches\":%lld,\"in_flight\":%d,\"kernels\":%u,"
           "\"matrix_flops\":%.17g,\"other_flops\":%.17g,",
-          m->name, dtype_name[m->compute], r->ranks, r->stages, r->zero, r->owners,
+          m->name, dtype_name[param_type(m)], r->ranks, r->stages, r->zero, r->owners,
           m->unproved ? "false" : "true", (long long)r->parameters, (long long)m->train.batch, (long long)m->train.microbatch, (long long)r->microbatches, r->in_flight, r->kernels,
           r->matrix_flops, r->other_flops);
   for (int i = 0; i < REPORT_MEMORY; i++) {

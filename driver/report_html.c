@@ -154,7 +154,7 @@ static void cards_html(const Report *r, FILE *out) {
 
 static void model_html(const Report *r, const Module *m, FILE *out) {
   fputs("<div class=\"two\"><section>\n<h2>Model</h2>\n<table>\n", out);
-  fprintf(out, "<tr><th>precision<td id=\"precision\">%s\n", dtype_name[m->compute]);
+  fprintf(out, "<tr><th>precision<td id=\"precision\">%s\n", dtype_name[param_type(m)]);
   row(out, "parameters", "parameters", r->parameters);
   row(out, "samples in a batch", "batch", m->train.batch);
   row(out, "samples in a microbatch", "microbatch", m->train.microbatch);
