@@ -2,6 +2,7 @@
 # layouts have, 4 * 1.03^(depth) roundings of the type, of fp64's, in a pipeline, with tp
 # and with cp too; ZeRO 0 and 3 give the same bits; every example compiles.
 . "$(dirname "$0")/../support/lib.sh"
+rm -f ./*.jsonl
 head -c 20000 "$SRC/doc/training.md" >text.txt
 SIZE=(-D layers=2 -D dim=64 -D heads=2 -D length=32 -D context=32 -D batch=8 -D microbatch=4)
 compile() { "$DTC" "$SRC/examples/chargpt.dt" "${SIZE[@]}" "${@:2}" -o "$1"; }
