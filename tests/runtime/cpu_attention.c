@@ -36,6 +36,13 @@ static bool of_keys(int i) {
   return i == K || i == V || i == DK || i == DV;
 }
 
+// Under the sanitizers, which make arithmetic slow, lower levels have one type, and threads one number.
+#ifdef __SANITIZE_ADDRESS__
+enum { TYPES = 1, THREADS = 3 };
+#else
+enum { TYPES = 2, THREADS = 2 };
+#endif
+
 static bool is_given(int i) {
   return i == Q || i == K || i == V || i == DO || i == SLOPES || i == SINKS;
 }
@@ -175,7 +182,7 @@ static void check_level(const DtAttention *x, const Operands *w, const char *nam
     printf("%s %s level %d: %s is off by %g\n", name, f64 ? "f64" : "f32", level, names[i], e);
     failures++;
   }
-  for (int threads = 2; threads <= 3; threads++) {
+  for (int threads = THREADS; threads <= 3; threads++) {
     dt_parallel_init(threads);
     if (dt_scratch_plan(scratch)) abort();
     run(x, w, again, f64);
@@ -208,6 +215,10 @@ static void check_half(const DtAttention *shape, const Operands *w, const char *
       for (int64_t n = 0; n < w->count[i]; n++) dt_put_real(type, half[i], n, w->at[i][n]);
     if (is_operand(i)) dt_widen(type, wide[i], half[i], w->count[i]);
   }
+  for (int64_t n = 0; n < w->count[SLOPES]; n++) wide[SLOPES][n] = (float)w->at[SLOPES][n];
+  for (int64_t n = 0; n < w->count[SINKS]; n++) wide[SINKS][n] = (float)w->at[SINKS][n];
+  if (x.slopes) x.slopes = wide[SLOPES];
+  if (x.sinks) x.sinks = wide[SINKS];
   dt_attention_fwd_half(&x, half[Q], half[K], half[V], half[O], half[LSE]);
   dt_attention_fwd_f32(&x, wide[Q], wide[K], wide[V], wide[O], wide[LSE]);
   for (int64_t n = 0; n < w->count[O]; n++) dt_put_real(type, &wide[O][n], 0, wide[O][n]);
@@ -225,7 +236,7 @@ static void check_half(const DtAttention *shape, const Operands *w, const char *
   dt_attention_bwd_f32(&x, wide[Q], wide[K], wide[V], wide[O], wide[LSE], wide[DO], wide[DQ], wide[DK],
                        wide[DV]);
   for (int i = 0; i < OPERANDS; i++) {
-    if (!is_operand(i) && memcmp(half[i], wide[i], (size_t)w->count[i] * 4)) {
+    if (i != SLOPES && i != SINKS && !is_operand(i) && memcmp(half[i], wide[i], (size_t)w->count[i] * 4)) {
       printf("%s, type %d: result %d has other bits than in float\n", name, type, i);
       failures++;
     }
@@ -245,10 +256,10 @@ static void check(const DtAttention *x, const char *name) {
   naive(x, &w);
   for (int l = 0; l < 3; l++)
     for (int f64 = 0; f64 < 2 && dt_cpu_level(levels[l]) == levels[l]; f64++)
-      check_level(x, &w, name, f64, levels[l]);
+      if (TYPES == 2 || l == 2 || f64 == l) check_level(x, &w, name, f64, levels[l]);
   for (int l = 0; l < 3; l++)
-    for (int f16 = 0; f16 < 2 && dt_cpu_level(levels[l]) == levels[l]; f16++)
-      check_half(x, &w, name, f16 ? DT_TYPE_F16 : DT_TYPE_BF16);
+    for (int t = 0; t < TYPES && dt_cpu_level(levels[l]) == levels[l]; t++)
+      check_half(x, &w, name, (l + t) % 2 ? DT_TYPE_F16 : DT_TYPE_BF16);
   for (int i = 0; i < OPERANDS; i++) free(w.at[i]);
 }
 
