@@ -57,13 +57,13 @@ planted() {
 planted 0 ""
 # Ranks are numbered tp, then dp, then pp: 0 and 2 share a shard of the first stage.
 REDUCE='dt_layer_reduce\(call, 0, layer\);'
-planted 76 "s/$REDUCE/if (dt_world.rank != 2 || layer != 1) &/" "ranks 0 and 2 differ" \
+planted 76 "s/$REDUCE/if (dt_world.rank != 2 || layer != 1) &/" "ranks 0 and 2 would exchange different operations" \
   "on rank 0, reduce_scatter of blocks, layer 1 \([0-9]+ bytes over .*: ranks 0 2\), microbatch 0, model.dt:13" \
   "on rank 2, reduce_scatter of blocks, layer 0 "
-planted 76 "s/$REDUCE/dt_layer_reduce(call, 0, dt_world.rank == 2 ? 1 - layer : layer);/" "ranks 0 and 2 differ" \
+planted 76 "s/$REDUCE/dt_layer_reduce(call, 0, dt_world.rank == 2 ? 1 - layer : layer);/" "ranks 0 and 2 would exchange different operations" \
   "on rank 0, reduce_scatter of blocks, layer 1 .*; on rank 2, reduce_scatter of blocks, layer 0 "
 planted 76 's/(DT_MAX, result_m, \w+, )8/\1dt_world.rank == 5 ? 4 : 8/;s/(DT_MAX, result_m, [^,]*, )16/\1dt_world.rank == 5 ? 8 : 16/' \
-  "ranks 4 and 5 differ" "on rank 4, all_reduce of result.m.max \(64 bytes over tp: ranks 4 5\)" "on rank 5, .*\(32 bytes" "model.dt:15"
+  "ranks 4 and 5 would exchange different operations" "on rank 4, all_reduce of result.m.max \(64 bytes over tp: ranks 4 5\)" "on rank 5, .*\(32 bytes" "model.dt:15"
 WAIT='dt_wait(dt_recv(dt_group(1u << DT_AXIS_PP), 1, DT_TYPE_I32, call->frame, 1, (DtNote){"nothing", -1, "model.dt:1"}));'
 planted 70 "s/^static void chunk0_forward\\(const DtCall \\*call\\) \\{/& $WAIT/" "ranks wait for one another in a circle" \
   "rank 0, the wait for recv of nothing \(4 bytes from rank 4 over pp" "rank 4, the wait for recv of activations" "model.dt:1(,|;|$)"
