@@ -116,71 +116,15 @@ static double sink_of(const DtAttention *x, int64_t g, int64_t r, int f64) {
 
 #define DT_F64 0
 #define DT_HALF 0
-#define DT_LEVEL 1
-#include "runtime/device/cpu/vector.h"
-#include "runtime/device/cpu/gemm_kernel.h"
-#include "runtime/device/cpu/tile_kernel.h"
-#include "runtime/device/cpu/attention_kernel.h"
-#if defined(__x86_64__)
-#undef DT_LEVEL
-#define DT_LEVEL 3
-#include "runtime/device/cpu/vector.h"
-#include "runtime/device/cpu/gemm_kernel.h"
-#include "runtime/device/cpu/tile_kernel.h"
-#include "runtime/device/cpu/attention_kernel.h"
-#undef DT_LEVEL
-#define DT_LEVEL 4
-#include "runtime/device/cpu/vector.h"
-#include "runtime/device/cpu/gemm_kernel.h"
-#include "runtime/device/cpu/tile_kernel.h"
-#include "runtime/device/cpu/attention_kernel.h"
-#endif
+#include "runtime/device/cpu/attention_levels.h"
 #undef DT_HALF
 #define DT_HALF 1
-#undef DT_LEVEL
-#define DT_LEVEL 1
-#include "runtime/device/cpu/vector.h"
-#include "runtime/device/cpu/gemm_kernel.h"
-#include "runtime/device/cpu/tile_kernel.h"
-#include "runtime/device/cpu/attention_kernel.h"
-#if defined(__x86_64__)
-#undef DT_LEVEL
-#define DT_LEVEL 3
-#include "runtime/device/cpu/vector.h"
-#include "runtime/device/cpu/gemm_kernel.h"
-#include "runtime/device/cpu/tile_kernel.h"
-#include "runtime/device/cpu/attention_kernel.h"
-#undef DT_LEVEL
-#define DT_LEVEL 4
-#include "runtime/device/cpu/vector.h"
-#include "runtime/device/cpu/gemm_kernel.h"
-#include "runtime/device/cpu/tile_kernel.h"
-#include "runtime/device/cpu/attention_kernel.h"
-#endif
+#include "runtime/device/cpu/attention_levels.h"
 #undef DT_HALF
 #define DT_HALF 0
 #undef DT_F64
 #define DT_F64 1
-#undef DT_LEVEL
-#define DT_LEVEL 1
-#include "runtime/device/cpu/vector.h"
-#include "runtime/device/cpu/gemm_kernel.h"
-#include "runtime/device/cpu/tile_kernel.h"
-#include "runtime/device/cpu/attention_kernel.h"
-#if defined(__x86_64__)
-#undef DT_LEVEL
-#define DT_LEVEL 3
-#include "runtime/device/cpu/vector.h"
-#include "runtime/device/cpu/gemm_kernel.h"
-#include "runtime/device/cpu/tile_kernel.h"
-#include "runtime/device/cpu/attention_kernel.h"
-#undef DT_LEVEL
-#define DT_LEVEL 4
-#include "runtime/device/cpu/vector.h"
-#include "runtime/device/cpu/gemm_kernel.h"
-#include "runtime/device/cpu/tile_kernel.h"
-#include "runtime/device/cpu/attention_kernel.h"
-#endif
+#include "runtime/device/cpu/attention_levels.h"
 
 enum { F32, F64, HALF, KINDS };
 typedef struct {
