@@ -130,7 +130,7 @@ static bool lanes_fit(Verifier *v, const Kernel *k, const Nest *n, const NestStm
   if (!tiled && !is_loop(n, n->vec, 0, n->nloop))
     return v_fail(v, k, ns->stmt, "lanes run along `%s`, which is no loop of the nest", l->var.at[n->vec].name);
   for (uint32_t i = 0; i < s->nindex; i++)
-    if (ns->var[i] == n->vec && fuse_lane_cost(&v->u, s, i, s->index[i].extent) < 0)
+    if (ns->var[i] == n->vec && i < s->nfree && s->acc && !fuse_owned(v->m, v->f, s, i))
       return v_fail(v, k, ns->stmt, "lanes along `%s` would write one element several times", s->index[i].name);
   return true;
 }
