@@ -67,6 +67,15 @@ static LLVMValueRef floor_div_by(Cpu *c, LLVMValueRef a, LLVMValueRef d, bool mo
   return LLVMBuildAdd(c->b, q, LLVMBuildSExt(c->b, off, t, ""), "div");
 }
 
+// Whether no lane of a constant is 0 or -1. Lanes past an index's extent have values as well.
+static bool divides(LLVMValueRef d) {
+  if (LLVMIsAConstantInt(d)) return LLVMConstIntGetSExtValue(d) != 0 && LLVMConstIntGetSExtValue(d) != -1;
+  if (!LLVMIsAConstantDataVector(d)) return false;
+  for (unsigned i = 0; i < LLVMGetVectorSize(LLVMTypeOf(d)); i++)
+    if (!divides(LLVMGetAggregateElement(d, i))) return false;
+  return true;
+}
+
 // Division that rounds towards minus infinity. By zero it gives 0, and INT_MIN // -1 wraps: the
 // instruction would trap, perhaps for an operand that `where` discards.
 LLVMValueRef cpu_floor_div(Cpu *c, LLVMValueRef a, LLVMValueRef d, bool mod) {
@@ -75,7 +84,7 @@ LLVMValueRef cpu_floor_div(Cpu *c, LLVMValueRef a, LLVMValueRef d, bool mod) {
   LLVMTypeRef st = vec ? LLVMGetElementType(t) : t;
   Val one = {LLVMConstInt(st, 1, false), false}, minus = {LLVMConstAllOnes(st), false};
   if (vec) one.v = cpu_splat(c, one), minus.v = cpu_splat(c, minus);
-  if (LLVMIsConstant(d) && !LLVMIsNull(d) && d != minus.v) return floor_div_by(c, a, d, mod);
+  if (divides(d)) return floor_div_by(c, a, d, mod);
   LLVMValueRef zero = LLVMConstNull(t);
   LLVMValueRef none = LLVMBuildICmp(c->b, LLVMIntEQ, d, zero, "");
   d = LLVMBuildSelect(c->b, none, one.v, d, "divisor");
