@@ -96,18 +96,29 @@ bool verify_layouts(Verifier *v) {
 
 // ---- rows of kernels
 
-// A dimension without a stride in a row follows one variable of the grid wherever it is touched.
+// Whether a subscript is an index, or a group, that follows the grid alone. The point of an index without a variable is
+// that of one with, by verify_computes.
+static bool follows_grid(const Verifier *v, const Kernel *k, uint32_t stmt, Id sub) {
+  const Expr *e = ex(v->m, sub);
+  const Stmt *s = &v->f->stmt.at[stmt];
+  uint32_t set = ex_indices(v->m, sub);
+  if (e->op != OP_INDEX && e->op != OP_GROUP) return false;
+  for (uint32_t i = 0; e->op == OP_GROUP && i < e->narg; i++)
+    if (!ex_is(v->m, ex_arg(v->m, sub, i), OP_INDEX)) return false;
+  for (uint32_t i = 0; i < s->nindex; i++) {
+    uint8_t var = v->when[stmt].ns->var[i];
+    if (set >> i & 1 && s->index[i].extent > 1 && var != NO_VAR && var >= k->loops->ngrid) return false;
+  }
+  return true;
+}
+
+// A dimension without a stride in a row follows the grid wherever it is touched.
 static bool row_fits(Verifier *v, const Kernel *k, uint32_t stmt, Id value, const Id *sub) {
   const Layout *l = &v->fp->layout[value];
   const Value *x = &v->f->value.at[value];
-  for (uint32_t d = 0; d < x->rank; d++) {
-    if (l->stride[d] || x->extent[d] == 1) continue;
-    const Expr *e = ex(v->m, sub[d]);
-    uint8_t var = e->op == OP_INDEX ? v->when[stmt].ns->var[e->integer] : NO_VAR;
-    bool merged = e->op == OP_INDEX && var == NO_VAR; // its point is that of a variable of the grid, by verify_computes
-    if (!merged && (var == NO_VAR || var >= k->loops->ngrid))
+  for (uint32_t d = 0; d < x->rank; d++)
+    if (!l->stride[d] && x->extent[d] > 1 && !follows_grid(v, k, stmt, sub[d]))
       return v_fail(v, k, stmt, "`%s` has one place for all of dimension %u, which it goes through", x->name, d);
-  }
   return true;
 }
 
