@@ -596,8 +596,9 @@ static void set_chunk(Id v, void *ctx) {
   s->chunk[v] = s->at;
 }
 
-// Each statement goes to the first chunk that has what it reads.
-bool cut_eval(Module *m, Id eval, const char *verb, const Cut *like, const uint64_t *use, Cut *c) {
+// Each statement goes to the first chunk that has what it reads. Returns the first statement of the function that no
+// chunk can have, or NONE.
+static uint32_t try_eval(Module *m, Id eval, const Cut *like, const uint64_t *use, Cut *c) {
   begin(c, m, eval, false);
   Cutting x = examine(c);
   uint32_t *chunk = NEWN(m->arena, uint32_t, cut_fn(c)->value.n + 1);
@@ -617,16 +618,60 @@ bool cut_eval(Module *m, Id eval, const char *verb, const Cut *like, const uint6
     if (!cut) cut_reads(c, &x.stmt[i], note_earliest, &e);
     uint32_t at = cut ? x.plan[i].range.at[x.plan[i].range.n - 1].chunk : e.at;
     while (!cut && at < c->nchunk && !(e.allowed >> at & 1)) at++;
-    if (at >= c->nchunk) {
-      diag_error(m->src, x.stmt[i].loc,
-                 "a pipeline cannot %s this model: a statement reads several parameters, and no "
-                 "stage has them all", verb);
-      return false;
-    }
+    if (at >= c->nchunk) return i;
     t->chunk = at;
     t->placed = true;
     stmt_writes(m, &x.stmt[i], set_chunk, &(SetChunk){chunk, at});
   }
   rebuild(&x);
+  return NONE;
+}
+
+typedef struct Smallest {
+  const Module *m;
+  const Fn *f;
+  Id param;
+} Smallest;
+
+static void note_smallest(Id v, void *ctx) {
+  Smallest *s = ctx;
+  const Value *x = &s->f->value.at[v];
+  if (x->means != MEANS_PARAM || x->role != ROLE_IN) return;
+  if (s->param == NONE || value_count(x) < value_count(&s->f->value.at[s->param])) s->param = v;
+}
+
+// The statement reads a copy of the smallest parameter that it reads: a stage that has the parameter makes the copy and
+// sends it as it sends activations. False where the statement reads none, or slices of it.
+static bool read_copy(Module *m, Fn *f, uint32_t stmt) {
+  Smallest s = {m, f, NONE};
+  stmt_reads(m, f, &f->stmt.at[stmt], note_smallest, &s);
+  if (s.param == NONE) return false;
+  const Call *call = f->stmt.at[stmt].call;
+  for (uint32_t k = 0; call && k < call->narg; k++)
+    if (call->arg[k].value == s.param && call->arg[k].mode == ACT_SLICE) return false;
+  Value p = f->value.at[s.param];
+  Id copy = fn_value(m, f, str_printf("%s.sent", p.name), p.type, p.extent, p.rank, ROLE_LOCAL, p.loc);
+  memcpy(f->value.at[copy].shard, p.shard, sizeof p.shard);
+  Id *value = NEWN(m->arena, Id, f->value.n);
+  for (Id v = 0; v < f->value.n; v++) value[v] = v == s.param ? copy : v;
+  Stmt reader = stmt_renumber(m, f, &f->stmt.at[stmt], value);
+  fn_copy_stmt(m, f, copy, s.param, reader.loc);
+  Stmt made = f->stmt.at[f->stmt.n - 1];
+  memmove(&f->stmt.at[stmt + 1], &f->stmt.at[stmt], (f->stmt.n - 1 - stmt) * sizeof(Stmt));
+  f->stmt.at[stmt] = made;
+  f->stmt.at[stmt + 1] = reader;
   return true;
+}
+
+bool cut_eval(Module *m, Id eval, const char *verb, const Cut *like, const uint64_t *use, Cut *c) {
+  for (;;) {
+    uint32_t stuck = try_eval(m, eval, like, use, c);
+    if (stuck == NONE) return true;
+    Fn *f = &m->fn.at[eval];
+    Id loc = f->stmt.at[stuck].loc;
+    if (read_copy(m, f, stuck)) continue;
+    diag_error(m->src, loc,
+               "a pipeline cannot %s this model: this needs layers in another order than the stages have them", verb);
+    return false;
+  }
 }

@@ -65,8 +65,9 @@ tokens=(--data tok.bin --val tok.bin --eval-samples 19 --eval-every 2)
 model gpt2 tied examples/gpt2.dt "2:interleaved:2 3:zb" "-D vocab=97 -D context=8 -D layers=4 -D heads=2 -D dim=16 -D length=8 -D microbatch=2 -D batch=10" "${tokens[@]}"
 model llama apart examples/llama.dt "2:1f1b 4:1f1b 3:gpipe 2:interleaved:2 3:zb" "-D vocab=97 -D layers=6 -D heads=4 -D kv_heads=2 -D dim=16 -D hidden=24 -D length=8 -D microbatch=2 -D batch=10" "${tokens[@]}"
 model layers apart tests/passes/pipeline/layers.dt "4:1f1b 2:zb" "-D microbatch=2"
+model rows apart tests/passes/pipeline/parameters-met-in-validation.dt "3:1f1b 2:zb" "-D microbatch=2" --eval-every 1
 
 expect 64 ./many --ranks 2 --sample 3
-says "Layers is not a model over tokens that has logits" err.txt
+says "Rows is not a model over tokens that has logits" err.txt
 expect 78 ./many
 says "tp 1 x cp 1 x pp 2" err.txt
