@@ -61,6 +61,12 @@
   X(byte_points, 256, 1, 1 << 24, "points of products that cost as much as a byte sent")           \
   X(byte_traffic, 1024, 1, 1 << 24, "bytes of memory that cost as much as a byte sent")            \
   X(search_combinations, 512, 1, 1 << 30, "combinations of what a stack has in and out")           \
+  /* ir/prover.c: what is not proved within these is taken for unknown */                          \
+  X(prove_atoms, 2000, 1, 1 << 20, "unknowns of a statement that are told apart")                  \
+  X(prove_definitions, 4, 0, 4, "nested definitions that a proof looks through")                   \
+  X(prove_forms, 3, 1, 3, "forms that are subtracted from a goal")                                 \
+  X(prove_cases, 4, 0, 4, "nested cases of a proof")                                               \
+  X(prove_work, 3000, 1, 1 << 30, "forms that are tried for a goal")                               \
   /* driver/compile.c; tests that compile much and run it once have 0 */                           \
   X(optimise, 3, 0, 3, "optimisation by LLVM and the C compiler")
 

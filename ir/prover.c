@@ -4,14 +4,7 @@
 
 typedef __int128 Wide;
 
-enum {
-  MAX_ATOMS = 2000, // of one statement; more are not told apart from anything
-  MAX_EXPAND = 4, // nested definitions looked through
-  MAX_NEST = 200, // nested operators
-  MAX_DEPTH = 3, // forms subtracted from a goal
-  MAX_SPLITS = 4, // nested cases
-  MAX_WORK = 3000 // forms tried for one goal
-};
+enum { MAX_NEST = 200 }; // operators; deeper ones are taken for unknown
 // Coefficients stay below this, so that no bound computed in 128 bits overflows.
 #define MAX_COEF ((int64_t)1 << 40)
 static const Interval unbounded = {INT64_MIN, INT64_MAX}, int32 = {INT32_MIN, INT32_MAX};
@@ -203,7 +196,7 @@ static bool search(Prover *p, const Lin *goal, int64_t scale, uint32_t depth) {
   Lin f;
   for (uint32_t i = 0; i < p->known.n + 2 * p->atom.n; i++) {
     if (!known_form(p, i, &f)) continue;
-    if (p->work++ > MAX_WORK) return false;
+    if (p->work++ > p->m->limits.prove_work) return false;
     if (eliminate(p, goal, scale, &f, depth)) return true;
   }
   return false;
@@ -214,7 +207,7 @@ static bool contradiction(Prover *p) {
   Lin f, minus = constant(-1), goal;
   for (uint32_t i = 0; i < p->known.n; i++)
     if (known_form(p, i, &f) && combine(&minus, 1, &f, -1, &goal) &&
-        search(p, &goal, 1, MAX_DEPTH - 1))
+        search(p, &goal, 1, p->m->limits.prove_forms - 1))
       return true;
   return false;
 }
@@ -350,7 +343,7 @@ static Lin quotient(Prover *p, const Lin *a, int64_t by) {
 
 static Lin division_form(Prover *p, Id e, uint32_t env, bool wide, const Lin *a, const Lin *b) {
   bool mod = ex_is(p->m, e, OP_MOD);
-  if (!b->n && b->constant >= 1 && b->constant <= MAX_COEF && p->atom.n <= MAX_ATOMS) {
+  if (!b->n && b->constant >= 1 && b->constant <= MAX_COEF && p->atom.n <= p->m->limits.prove_atoms) {
     Lin q = quotient(p, a, b->constant), r;
     if (!mod) return q;
     if (combine(a, 1, &q, -b->constant, &r)) return r;
@@ -396,7 +389,7 @@ static Lin cases_form(Prover *p, Id e, uint32_t env, bool wide) {
 static uint32_t definition(Prover *p, Id e, uint32_t env, const uint32_t *sub) {
   const Expr *x = ex(p->m, e);
   const Stmt *s = p->def[x->integer];
-  if (!s || p->env.at[env].depth >= MAX_EXPAND || p->env.n > MAX_ATOMS) return 0;
+  if (!s || p->env.at[env].depth >= p->m->limits.prove_definitions || p->env.n > p->m->limits.prove_atoms) return 0;
   Env in = {.s = s, .depth = p->env.at[env].depth + 1};
   for (uint32_t d = 0; d < x->narg; d++) in.form[ex(p->m, s->sub[d])->integer] = sub[d];
   for (uint32_t i = 1; i < p->env.n; i++) {
@@ -473,7 +466,7 @@ static Lin operator_form(Prover *p, Id e, uint32_t env, bool wide) {
 }
 
 static Lin form_in(Prover *p, Id e, uint32_t env, bool wide) {
-  if (p->atom.n > MAX_ATOMS || p->nesting > MAX_NEST) return other(p, e, env, wide, unbounded);
+  if (p->atom.n > p->m->limits.prove_atoms || p->nesting > MAX_NEST) return other(p, e, env, wide, unbounded);
   p->nesting++;
   Lin r = operator_form(p, e, env, wide);
   p->nesting--;
@@ -674,10 +667,10 @@ static uint32_t find_cases(const Prover *p, const Lin *goal) {
 
 static bool prove(Prover *p, const Lin *goal) {
   p->work = 0;
-  if (p->dead || search(p, goal, 1, MAX_DEPTH)) return true;
+  if (p->dead || search(p, goal, 1, p->m->limits.prove_forms)) return true;
   p->work = 0;
   if (contradiction(p)) return true;
-  if (p->splits >= MAX_SPLITS) return false;
+  if (p->splits >= p->m->limits.prove_cases) return false;
   p->splits++;
   bool ok = false;
   uint32_t atom = find_cases(p, goal);
