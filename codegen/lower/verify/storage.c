@@ -41,10 +41,17 @@ static bool is_apart(const Value *v, const Layout *l) {
   }
 }
 
-static bool is_written(const Verifier *v, Id value) {
-  for (uint32_t i = 0; i < v->f->stmt.n; i++)
-    if (v->f->stmt.at[i].kind == ST_COMP && v->f->stmt.at[i].lhs == value) return true;
-  return false;
+// The values that kernels write. A statement that moves nothing, as its value is a view, writes none.
+static const bool *written_values(const Verifier *v) {
+  bool *written = NEWN(v->m->arena, bool, v->f->value.n + 1);
+  for (uint32_t k = 0; k < v->fp->kernel.n; k++) {
+    const Kernel *kernel = &v->fp->kernel.at[k];
+    for (uint32_t i = 0; i < kernel->stmt.n; i++) {
+      const Stmt *s = &v->f->stmt.at[kernel->stmt.at[i]];
+      if (s->kind == ST_COMP) written[s->lhs] = true;
+    }
+  }
+  return written;
 }
 
 static bool view_fits(Verifier *v, Id value) {
@@ -77,13 +84,14 @@ static bool result_fits(Verifier *v, uint32_t result) {
 }
 
 bool verify_layouts(Verifier *v) {
+  const bool *written = written_values(v);
   for (Id i = 0; i < v->f->value.n; i++) {
     const Value *x = &v->f->value.at[i];
     const Layout *l = &v->fp->layout[i];
     if (l->buffer != i && !view_fits(v, i)) return false;
     if (l->internal && x->role != ROLE_LOCAL)
       return v_fail(v, NULL, NONE, "argument `%s` lives inside of a kernel", x->name);
-    if (l->internal || is_written(v, i)) {
+    if (l->internal || written[i]) {
       int64_t lo, hi;
       if (!is_apart(x, l) || !span(x, l, &lo, &hi) || lo < 0)
         return v_fail(v, NULL, NONE, "elements of `%s` lie in one place", x->name);
