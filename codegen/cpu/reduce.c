@@ -95,6 +95,14 @@ static void better(Cpu *c, Scalar type, LLVMValueRef *best, LLVMValueRef *pos, L
   *pos = LLVMBuildSelect(c->b, take, xpos, *pos, "arg");
 }
 
+// Whether an accumulator may meet a later position before an earlier one: the vector variable is the innermost of the
+// loops, and need not be the last index.
+static bool in_other_order(const Stmt *s) {
+  uint32_t n = 0;
+  for (uint32_t i = s->nfree; i < s->nindex; i++) n += s->index[i].extent > 1;
+  return n > 1;
+}
+
 // Adds the current point to accumulator u.
 static void add_point(Cpu *c, Reduce *r, int u) {
   Val x = cpu_expr(c, c->s->body, (Guard){0});
@@ -109,7 +117,7 @@ static void add_point(Cpu *c, Reduce *r, int u) {
   if (c->s->red == RED_ARGMAX) {
     LLVMValueRef pos = LLVMBuildLoad2(c->b, pt, r->pos[u], "arg");
     Val at = position(c);
-    better(c, r->type, &acc, &pos, x.v, r->vec ? cpu_splat(c, at) : at.v, false);
+    better(c, r->type, &acc, &pos, x.v, r->vec ? cpu_splat(c, at) : at.v, in_other_order(c->s));
     LLVMBuildStore(c->b, pos, r->pos[u]);
   } else {
     acc = cpu_reduce(c, c->s->red, r->type, acc, x.v);
