@@ -405,9 +405,9 @@ static bool written_twice(Block *b, const Stmt *s, int n, uint8_t *written) {
   return false;
 }
 
-// Elements that the free points write, into l->offset.
+// Elements that the free points write, into l->offset. *anywhere is set where one may be another.
 static bool place_lhs(Block *l, const Code *c, const Stmt *s, int64_t first, int n,
-                      uint8_t *written, Output *out) {
+                      uint8_t *written, bool *anywhere) {
   if (!c) {
     for (int i = 0; i < n; i++) l->offset[i] = first + i;
     return true;
@@ -415,8 +415,7 @@ static bool place_lhs(Block *l, const Code *c, const Stmt *s, int64_t first, int
   bool uncertain[LANES] = {false};
   block_place(l, first, n);
   if (!block_run(l, c) || !block_access(l, &c->lhs, NO_REG, uncertain)) return false;
-  for (int i = 0; l->o->scale && i < n; i++)
-    if (uncertain[i]) out->v.err[i] = INFINITY;
+  for (int i = 0; l->o->scale && i < n; i++) *anywhere |= uncertain[i];
   return s->acc || !written_twice(l, s, n, written);
 }
 
@@ -444,12 +443,13 @@ static bool run_comp(Frame *fr, uint32_t at) {
   int64_t nfree = points(s, 0, s->nfree), count = tensor_count(t);
   uint8_t *written = c->lhs && !s->acc ? zeros(count, 1) : NULL;
   Output out = {.real = scalar_of(t->type) == SC_REAL};
-  bool ok = true;
+  bool ok = true, anywhere = false;
   for (int64_t p = 0; ok && p < nfree; p += LANES) {
     int n = nfree - p < LANES ? (int)(nfree - p) : LANES;
-    ok = compute(b, c->body, s, &r, p, n, &out) && place_lhs(l, c->lhs, s, p, n, written, &out);
+    ok = compute(b, c->body, s, &r, p, n, &out) && place_lhs(l, c->lhs, s, p, n, written, &anywhere);
     if (ok) store(fr, s, &out, n, l->offset);
   }
+  for (int64_t i = 0; anywhere && i < count; i++) t->scale[i] = INFINITY;
   if (ok && written && nfree != count)
     BUG("`%s` is not written everywhere", fr->f->value.at[s->lhs].name);
   free(written);
