@@ -5,6 +5,7 @@
 
 #include "ir/text/text.h"
 #include "ir/verify.h"
+#include "codegen/lower/fuse.h"
 #include "passes/passes.h"
 
 const char *const stage_name[NSTAGE] = {"generate",      "text",    "inline",    "range",
@@ -141,14 +142,24 @@ static bool is_passed(const Module *m, const Fn *f, Id value) {
   return false;
 }
 
-// Some more values of 16 bits than pass precision would choose: any that is no argument or result.
+// Whether an element may be added to more than once: kernels do so in an order of their own, and each addition rounds.
+static bool is_gathered(const Module *m, const Fn *f, Id value) {
+  for (uint32_t i = 0; i < f->stmt.n; i++) {
+    const Stmt *s = &f->stmt.at[i];
+    if (s->acc && s->lhs == value && !fuse_injective(m, f, s)) return true;
+  }
+  return false;
+}
+
+// Some more values of 16 bits than pass precision would choose: any that is no argument, result or scatter-sum.
 static void draw_halves(Module *m, uint64_t seed) {
   Rng r = {seed};
   for (Id f = 0; f < m->fn.n; f++)
     for (Id v = 0; v < m->fn.at[f].value.n; v++) {
       Value *x = &m->fn.at[f].value.at[v];
       bool take = rng_below(&r, 3) == 0;
-      if (take && x->type == DT_F32 && x->role == ROLE_LOCAL && !is_passed(m, &m->fn.at[f], v))
+      if (take && x->type == DT_F32 && x->role == ROLE_LOCAL && !is_passed(m, &m->fn.at[f], v) &&
+          !is_gathered(m, &m->fn.at[f], v))
         x->type = m->store;
     }
 }
