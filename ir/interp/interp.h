@@ -14,6 +14,7 @@
 //   r = sum of n   e(r) = sum e(t) + (1 + log2 n + n / 8) sum |t|: a tree, or a chain whose
 //                  roundings mostly cancel (those of equal terms do not, and add up to n / 4)
 //   x += t         e(x) += e(t) + |x|
+//   underflow      a result below the least normal number may be 0: |r| / u more
 //   max, min       e(r) = the greatest of the terms' bounds
 //   where          that of the branch taken; where the condition is uncertain, |a - b| / u more
 //   rounded        with option `round`, a value of 16 bits: 0 where all that lies within 4 bounds

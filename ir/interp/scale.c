@@ -7,6 +7,12 @@
 // it be uncertain: 0 times infinity would be NaN, which no comparison finds.
 static double amplified(double by, double e) { return e == 0 || by == 0 ? 0 : fabs(by) * e; }
 
+// Of a result that the format rounds to 0, or to few places: all of it.
+static double underflow(const Ins *in, double r, double unit) {
+  double least = unit > 0x1p-40 ? 0x1p-126 : 0x1p-1022;
+  return op_info[in->op].roundoffs > 0 && fabs(r) < least ? fabs(r) / unit : 0;
+}
+
 // The bound of one operator of reals whose result is r. An infinity is exact.
 static double real_bound(const Ins *in, double r, const double *x, const double *e, double unit) {
   double size = isinf(r) ? 0 : fabs(r), rounding = op_info[in->op].roundoffs * size;
@@ -78,7 +84,8 @@ void block_errors(Block *b, const Ins *in) {
     } else if (in->real && in->op != OP_TO_REAL) {
       double x[3], e[3];
       for (int i = 0; i < n; i++) x[i] = r[i]->real[l], e[i] = r[i]->err[l];
-      double bound = real_bound(in, b->reg[in->dst].real[l], x, e, b->unit);
+      double value = b->reg[in->dst].real[l];
+      double bound = real_bound(in, value, x, e, b->unit) + underflow(in, value, b->unit);
       // A slope of 0 at an uncertain place: no bound. A NaN would be lost among a maximum's terms.
       err[l] = isnan(bound) ? INFINITY : bound;
     } else {

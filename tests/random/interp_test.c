@@ -220,15 +220,16 @@ static double stated_bound(const double *x) {
 static void bounds(void) {
   Arena *a = arena_new();
   Module *m = parse(a, "bounds",
-                    "func f(x: real[40, 1000]) -> (s: real[40], k: int, w: real, c: real, p: real[2]) {\n"
+                    "func f(x: real[40, 1000]) -> (s: real[40], k: int, w: real, c: real, p: real[2], z: real) {\n"
                     "  s[j<40] = sum(i<1000: x[j, i] * x[j, i] - 0.3333)\n"
                     "  k = argmax(i<2: 0.1 + 0.1 * real(i) - 0.1 * real(i))\n"
                     "  w = where(x[0, 0] * 3.0 > x[0, 0] + x[0, 0] + x[0, 0], 5.0, 2.0)\n"
                     "  c = max(i<2: cos(real(k)))\n"
                     "  p[k] += 1.0\n"
+                    "  z = floor(-0.000000000000000000001 * 0.000000000000000000001)\n"
                     "}\n");
   if (!m) return;
-  Tensor *x = tensor_new(DT_REAL, (int64_t[]){SUMS, TERMS}, 2), *result[5], *noisy[5];
+  Tensor *x = tensor_new(DT_REAL, (int64_t[]){SUMS, TERMS}, 2), *result[6], *noisy[6];
   for (int i = 0; i < SUMS * TERMS; i++) x->real[i] = (float)dt_uniform(1, 1, 1, 1, (uint64_t)i);
   if (!interp_run(m, 0, &x, result, &(InterpOptions){.scale = true}, NULL))
     return fail("bounds", "fails");
@@ -257,7 +258,8 @@ static void bounds(void) {
     fail("bounds", "the greatest of uncertain terms is certain");
   if (!isinf(result[4]->scale[0]) || !isinf(result[4]->scale[1]))
     fail("bounds", "what an uncertain place may be is certain");
-  for (int i = 0; i < 5; i++) tensor_free(result[i]), tensor_free(noisy[i]);
+  if (!(result[5]->scale[0] > 0)) fail("bounds", "what float has as 0 is certainly below it");
+  for (int i = 0; i < 6; i++) tensor_free(result[i]), tensor_free(noisy[i]);
   tensor_free(x);
   arena_free(a);
 }
