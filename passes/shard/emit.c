@@ -475,11 +475,16 @@ static Id keep_version(Emit *e, Id slot) {
   return value;
 }
 
-// A result that had to be converted takes the name of what it was.
-static void take_name(Emit *e, Id old, Id new) {
-  if (old == new || value_of(e, old)->role != ROLE_LOCAL) return;
-  Str name = value_of(e, old)->name;
-  value_of(e, old)->name = str_intern("");
+// A result that had to be converted takes the name and the meaning of what it was.
+static void take_place(Emit *e, Id old, Id new) {
+  Value *from = value_of(e, old), *to = value_of(e, new);
+  if (old == new || from->role != ROLE_LOCAL) return;
+  to->means = from->means;
+  to->of = from->of;
+  from->means = MEANS_NONE;
+  from->of = 0;
+  Str name = from->name;
+  from->name = str_intern("");
   Str part = str_printf("%s.part", name);
   for (int i = 2; value_find(fn_of(e), part) != NONE; i++) part = str_printf("%s.part.%d", name, i);
   fn_rename(e->z->m, fn_of(e), old, part);
@@ -518,7 +523,7 @@ static void emit_return(Emit *e) {
     else if (e->l->around && e->l->slot.at[slot].first != NONE) to = keep_version(e, slot);
     if (asked && e->l->around) keep_as(e, slot, type);
     fn_of(e)->result.at[i] = to;
-    if (!e->l->around) take_name(e, v, to);
+    if (!e->l->around) take_place(e, v, to);
   }
   if (e->l->around) return_extras(e);
 }
