@@ -39,7 +39,7 @@ static void add_in(Build *b, Item *it, Id slot) {
 }
 
 static void add_to(Build *b, Item *it, Id slot, bool add) {
-  PUSH(b->z->m->arena, it->to, (Target){slot, add});
+  PUSH(b->z->m->arena, it->to, (Made){slot, add});
 }
 
 static void collect_use(Id value, void *ctx) {

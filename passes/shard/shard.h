@@ -89,16 +89,16 @@ typedef struct Decision {
   Shard target; // of an accumulator
 } Decision;
 
-typedef struct Target {
+typedef struct Made {
   Id slot; // NONE: dropped
   bool add; // it is added to
-} Target;
+} Made;
 
 typedef struct Item {
   ItemKind kind;
   uint32_t body, stmt;
   VEC(Id) in; // slots that it reads, each once
-  VEC(Target) to; // slots that it makes, in the order of Choice.out
+  VEC(Made) to; // slots that it makes, in the order of Choice.out
   uint32_t types; // of these slots when its choices were made
   uint32_t cluster, at; // ITEM_REPEAT: which repeat of which cluster
   VEC(Choice) choice;
