@@ -1,6 +1,9 @@
 #define _GNU_SOURCE
 #include "codegen/link.h"
 
+#include "codegen/target.h"
+
+#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <spawn.h>
@@ -15,13 +18,10 @@ extern char **environ;
 // on which -O1 and -O2 differ by nothing but compile time.
 static const char *const compile_flags[] = {"-std=c17", "-O1", "-ffp-contract=off", "-Wall",
                                             "-Wextra"};
-// --as-needed: a program names only the libraries that it uses.
-static const char *const link_flags[] = {"-Wl,--as-needed", "-lmvec", "-lm", "-lpthread"};
 enum {
   NCOMPILE = sizeof compile_flags / sizeof *compile_flags,
-  NLINK = sizeof link_flags / sizeof *link_flags,
-  MOST_WORDS = 8,
-  MOST_ARGS = NCOMPILE + NLINK + 2 * MOST_WORDS + 16
+  MOST_WORDS = 8, // of $CC, of libs.txt, of each list of a target
+  MOST_ARGS = NCOMPILE + 4 * MOST_WORDS + 16
 };
 
 static bool exists(Str path) { return access(path, R_OK) == 0; }
@@ -60,7 +60,7 @@ static bool write_file(Str path, const char *text, size_t n) {
   return false;
 }
 
-static bool write_buf(Str path, const Buf *b) {
+bool link_write(Str path, const Buf *b) {
   return write_file(path, b->text ? b->text : "", b->n);
 }
 
@@ -114,7 +114,14 @@ static int runtime_libs(Str prefix, const char **arg) {
   return n;
 }
 
-static bool compile_and_link(const LinkOptions *o, Str dir) {
+static int append(const char **arg, const char *const *list) {
+  int n = 0;
+  for (; list[n]; n++) arg[n] = list[n];
+  CHECK(n <= MOST_WORDS);
+  return n;
+}
+
+bool link_host(const LinkOptions *o, Str dir, const char *const *object, const char *const *library) {
   Str prefix = install_dir(), runtime = str_printf("%s/lib/dtc/libdtc_rt.a", prefix);
   if (!exists(runtime)) {
     fprintf(stderr, "dtc: the runtime is missing: %s\n", runtime);
@@ -130,53 +137,29 @@ static bool compile_and_link(const LinkOptions *o, Str dir) {
   arg[n++] = "-o";
   arg[n++] = o->output;
   arg[n++] = str_printf("%s/train.c", dir);
-  arg[n++] = str_printf("%s/kernels.o", dir);
+  n += append(arg + n, object);
   arg[n++] = runtime;
-  for (int i = 0; i < NLINK; i++) arg[n++] = link_flags[i];
+  n += append(arg + n, library);
   n += runtime_libs(prefix, arg + n);
   arg[n] = NULL;
   return run(arg);
 }
 
-static void print_makefile(const LinkOptions *o, Buf *b) {
-  Str cpu = o->arch && strcmp(o->arch, "native") ? o->arch : "native";
+void link_makefile(const char *objects, const char *tools, const char *const *library, Buf *b) {
   buf_printf(b,
              "# Rebuilds the training program from the sources that dtc left here.\n"
-             "DTC ?= %s\nCC ?= cc\nLLC ?= llc-19\nCFLAGS ?=",
-             install_dir());
+             "DTC ?= %s\nCC ?= cc\n%sCFLAGS ?=",
+             install_dir(), tools);
   for (int i = 0; i < NCOMPILE; i++) buf_printf(b, " %s", compile_flags[i]);
   buf_printf(b, "\nLDLIBS ?=");
-  for (int i = 0; i < NLINK; i++) buf_printf(b, " %s", link_flags[i]);
+  for (; *library; library++) buf_printf(b, " %s", *library);
   const char *lib[MOST_WORDS];
   int nlib = runtime_libs(install_dir(), lib);
   for (int i = 0; i < nlib; i++) buf_printf(b, " %s", lib[i]);
-  buf_printf(
-      b,
-      "\n\ntrain: train.c kernels.o\n"
-      "\t$(CC) $(CFLAGS) -I$(DTC)/include/dtc -o $@ $^ $(DTC)/lib/dtc/libdtc_rt.a $(LDLIBS)\n\n"
-      "# Only after a change to kernels.ll: dtc wrote kernels.o itself.\n"
-      "kernels.o: kernels.ll\n"
-      "\t$(LLC) -O3 -mcpu=%s -relocation-model=pic -filetype=obj -o $@ $<\n\n"
-      "clean:\n\trm -f train\n.PHONY: clean\n",
-      cpu);
-}
-
-// kernels.ll before kernels.o, so that make takes the object as up to date.
-static bool write_extras(const LinkOptions *o, Str dir) {
-  Buf b = {0}, err = {0};
-  bool ok = true;
-  if (o->plan) {
-    CpuOptions co = {.arch = o->arch ? o->arch : str_intern("native"), .opt = 3};
-    ok = cpu_kernels(o->plan, &co, CPU_LLVM, &b, &err);
-    if (!ok) fprintf(stderr, "dtc: %s\n", err.text ? err.text : "no LLVM text");
-    ok = ok && write_buf(str_printf("%s/kernels.ll", dir), &b);
-    buf_free(&b);
-    buf_free(&err);
-  }
-  print_makefile(o, &b);
-  ok = ok && write_buf(str_printf("%s/Makefile", dir), &b);
-  buf_free(&b);
-  return ok;
+  buf_printf(b,
+             "\n\ntrain: train.c %s\n"
+             "\t$(CC) $(CFLAGS) -I$(DTC)/include/dtc -o $@ $^ $(DTC)/lib/dtc/libdtc_rt.a $(LDLIBS)\n\n",
+             objects);
 }
 
 static Str make_dir(const LinkOptions *o) {
@@ -193,16 +176,19 @@ static Str make_dir(const LinkOptions *o) {
   return NULL;
 }
 
-bool link_program(const LinkOptions *o, const Buf *c, const Buf *object) {
+// The folder and all that the target wrote into it.
+static void remove_dir(Str dir) {
+  DIR *d = opendir(dir);
+  for (struct dirent *e; d && (e = readdir(d));)
+    if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..")) unlink(str_printf("%s/%s", dir, e->d_name));
+  if (d) closedir(d);
+  rmdir(dir);
+}
+
+bool link_program(const LinkOptions *o, const Buf *c, const Buf *kernels) {
   Str dir = make_dir(o);
   if (!dir) return false;
-  Str source = str_printf("%s/train.c", dir), kernels = str_printf("%s/kernels.o", dir);
-  bool ok = (!o->save_temps || write_extras(o, dir)) && write_buf(source, c) &&
-            write_buf(kernels, object) && compile_and_link(o, dir);
-  if (!o->save_temps) {
-    unlink(source);
-    unlink(kernels);
-    rmdir(dir);
-  }
+  bool ok = link_write(str_printf("%s/train.c", dir), c) && o->plan->m->target->build(o, dir, kernels);
+  if (!o->save_temps) remove_dir(dir);
   return ok;
 }

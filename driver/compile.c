@@ -9,6 +9,7 @@
 #include "codegen/lower/text.h"
 #include "codegen/lower/verify.h"
 #include "codegen/link.h"
+#include "codegen/target.h"
 #include "driver/passes.h"
 #include "driver/fits.h"
 #include "driver/report.h"
@@ -25,6 +26,12 @@ typedef struct Job {
   Module *m;
   Limits limits;
 } Job;
+
+// What the module is compiled for, and within which limits.
+static void aim(const Job *j, Module *m) {
+  target_use(m, j->o->target);
+  m->limits = j->limits;
+}
 
 static double now(void) {
   struct timespec t;
@@ -117,7 +124,7 @@ static bool frontend(Job *j) {
   FrontendOptions f = frontend_options(j);
   double start = now();
   j->m = frontend_compile(j->a, j->src, &f);
-  if (j->m) j->m->limits = j->limits;
+  if (j->m) aim(j, j->m);
   timed(j, "frontend", start);
   return j->m;
 }
@@ -139,7 +146,7 @@ static Module *with_batch(const Job *j, int64_t n) {
   Module *m = frontend_compile(j->a, silent, &f);
   fclose(silent->out);
   silent->out = stderr;
-  if (m) m->limits = j->limits;
+  if (m) aim(j, m);
   return m;
 }
 
@@ -154,7 +161,7 @@ static int run_passes(Job *j) {
   j->m = level_parse(j->a, j->src, j->o->input, text, n);
   suspect = j->m;
   if (!j->m) return EXIT_MODEL;
-  j->m->limits = j->limits;
+  aim(j, j->m);
   Buf why = {0};
   if (!ir_verify(j->m, &why) || (j->m->lowered && !plan_verify(j->m->lowered, &why))) {
     fprintf(stderr, "%s: error: %s\n", j->o->input, why.text);
@@ -199,7 +206,7 @@ static uint64_t hash_more(uint64_t h, const Buf *b) {
 static Str build_hash(const Module *m, const Buf *c, const Buf *object) {
   uint64_t h = 0xcbf29ce484222325u;
   Buf limits = {0};
-  limits_print(&m->limits, &limits);
+  limits_print(&m->limits, m->usual_limits, &limits);
   h = hash_more(h, &limits);
   buf_free(&limits);
   h = hash_more(hash_more(h, c), object);
@@ -298,17 +305,15 @@ static int backend(Job *j) {
     schedule_print(p, microbatches(j), &text);
     return put_buf(j, &text);
   }
-  CpuOptions co = {.arch = j->o->arch, .opt = (int)j->m->limits.optimise};
-  bool only_text = j->o->emit == EMIT_LLVM || j->o->emit == EMIT_ASM;
+  KernelOptions ko = {.arch = j->o->arch, .optimise = (int)j->m->limits.optimise};
   double start = now();
   if (j->o->emit != EMIT_C &&
-      !cpu_kernels(p, &co, j->o->emit == EMIT_LLVM ? CPU_LLVM : j->o->emit == EMIT_ASM ? CPU_ASM : CPU_OBJECT,
-                   &object, &err)) {
+      !j->o->target->kernels(p, &ko, j->o->emit == EMIT_FORM ? j->o->form : NULL, &object, &err)) {
     fprintf(stderr, "dtc: --arch %s: %s\n", j->o->arch, err.text);
     return EXIT_TOOL;
   }
-  timed(j, "kernels (LLVM)", start);
-  if (only_text) return put_buf(j, &object);
+  timed(j, "kernels", start);
+  if (j->o->emit == EMIT_FORM) return put_buf(j, &object);
   start = now();
   host_c(p, j->o->arch, "", &text);
   Str hash = build_hash(p->m, &text, &object);
@@ -366,7 +371,7 @@ static int ranks(const Options *o) {
 static bool read_limits(Job *j) {
   const char *text = getenv("DTC_LIMITS");
   Buf why = {0};
-  j->limits = default_limits;
+  j->limits = j->o->target->limits;
   if (!text || limits_set(&j->limits, text, &why)) return true;
   fprintf(stderr, "dtc: DTC_LIMITS: %s\n", why.text);
   return false;
@@ -459,7 +464,7 @@ int compile(const Options *o, Arena *a) {
   bug_hook = write_reproducer;
   if (!read_limits(&j)) return EXIT_USAGE;
   if (o->run) return run_passes(&j);
-  if (!cpu_known(o->arch)) {
+  if (!o->target->knows_arch(o->arch)) {
     fprintf(stderr, "dtc: --arch %s: unknown processor\n", o->arch);
     return EXIT_USAGE;
   }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "codegen/target.h"
 #include "driver/command.h"
 #include "ir/diag.h"
 #include "runtime/pipeline/pipeline.h"
@@ -160,14 +161,35 @@ static bool bytes(const char *text, int64_t *out) {
 }
 
 static int set_emit(Options *o, const char *what) {
-  static const char *const name[] = {"ast", "ir",  "kernels", "c",
-                                     "llvm", "asm", "plan",    "schedule"};
-  for (int i = 0; i < 8; i++)
-    if (!strcmp(what, name[i])) {
-      o->emit = (Emit)(EMIT_AST + i);
-      return 0;
-    }
-  return usage("--emit %s: expected ast, ir, kernels, c, llvm, asm, plan or schedule", what);
+  static const char *const name[] = {"ast", "ir", "kernels", "c", "plan", "schedule"};
+  o->emit = EMIT_FORM; // as which a target prints kernels, which check_form knows once --target is read
+  o->form = what;
+  for (int i = 0; i < 6; i++)
+    if (!strcmp(what, name[i])) o->emit = (Emit)(EMIT_AST + i);
+  return 0;
+}
+
+static int check_form(const Options *o) {
+  Buf names = {0};
+  if (o->emit != EMIT_FORM) return 0;
+  for (int i = 0; o->target->forms[i]; i++) {
+    if (!strcmp(o->target->forms[i], o->form)) return 0;
+    buf_printf(&names, "%s, ", o->target->forms[i]);
+  }
+  int status = usage("--emit %s: expected ast, ir, kernels, c, %splan or schedule", o->form, names.text);
+  buf_free(&names);
+  return status;
+}
+
+static int set_target(Options *o, const char *name) {
+  Buf names = {0};
+  o->target = target_named(name);
+  if (o->target) return 0;
+  if (!strcmp(name, "cuda")) return usage("--target cuda: this version of dtc compiles for the CPU only");
+  target_names(&names);
+  int status = usage("--target %s: expected %s", name, names.text);
+  buf_free(&names);
+  return status;
 }
 
 // Degrees of parallelism that this version does not have are refused, never ignored.
@@ -325,12 +347,7 @@ static int set(Options *o, Arena *a, int key, const char *v) {
     PUSH(a, o->define, v);
     return 0;
   case 'I': PUSH(a, o->include, v); return 0;
-  case OPT_TARGET:
-    o->target = v;
-    if (!strcmp(v, "cpu")) return 0;
-    if (!strcmp(v, "cuda"))
-      return usage("--target cuda: this version of dtc compiles for the CPU only");
-    return usage("--target %s: expected cpu", v);
+  case OPT_TARGET: return set_target(o, v);
   case OPT_ARCH: o->arch = v; return 0;
   case OPT_TP: return degree("tp", v, &o->tp);
   case OPT_PP:
@@ -436,7 +453,7 @@ int options_parse(Options *o, Arena *a, int argc, char **argv) {
                                           : required_argument;
     longs[n++] = (struct option){rows[i].name, has, NULL, rows[i].key};
   }
-  *o = (Options){.target = "cpu", .arch = "native"};
+  *o = (Options){.target = target_named("cpu")};
   bool given[NROW] = {false};
   opterr = 0;
   for (int key; (key = getopt_long(argc, argv, ":o:D:I:v", longs, NULL)) != -1;) {
@@ -457,7 +474,9 @@ int options_parse(Options *o, Arena *a, int argc, char **argv) {
   if (optind + 1 < argc)
     return usage("more than one model given: '%s' and '%s'", argv[optind], argv[optind + 1]);
   o->input = argv[optind];
-  int bad = combine(o);
+  if (!o->arch) o->arch = o->target->usual_arch;
+  int bad = check_form(o);
+  if (!bad) bad = combine(o);
   o->check |= only_dumps(o);
   return bad;
 }

@@ -4,7 +4,7 @@
 
 #include "ir/util.h"
 
-typedef enum Emit { EMIT_NONE, EMIT_AST, EMIT_IR, EMIT_KERNELS, EMIT_C, EMIT_LLVM, EMIT_ASM, EMIT_PLAN, EMIT_SCHEDULE } Emit;
+typedef enum Emit { EMIT_NONE, EMIT_AST, EMIT_IR, EMIT_KERNELS, EMIT_C, EMIT_PLAN, EMIT_SCHEDULE, EMIT_FORM } Emit;
 
 // Exit statuses of dtc.
 enum { EXIT_MODEL = 1, EXIT_USAGE = 2, EXIT_TOOL = 3, EXIT_BUG = 70 };
@@ -13,8 +13,10 @@ typedef struct Options {
   Str input; // the model, or IR text with --run
   Str output; // -o; NULL: ./train, or stdout for --emit and --report
   VEC(Str) define, include;
-  Str target, arch, precision;
+  const struct Target *target; // codegen/target.h
+  Str arch, precision;
   Emit emit;
+  Str form; // of EMIT_FORM: one of the target's
   Str dump_after, run; // comma-separated pass names; dump_after may be "all"
   bool dump_places; // --dump-places
   bool check, interpret, source; // source: --interpret=source

@@ -1,4 +1,5 @@
 #include "driver/report.h"
+#include "codegen/target.h"
 #include "driver/schedule.h"
 #include "driver/tables.h"
 #include "runtime/train/run.h"
@@ -198,11 +199,11 @@ void report_text(const Report *r, const Module *m, FILE *out) {
 
 void report_json(const Report *r, const Module *m, FILE *out) {
   fprintf(out,
-          "{\"model\":\"%s\",\"target\":\"cpu\",\"precision\":\"%s\",\"ranks\":%d,\"stages\":%d,\"zero\":%d,\"zero_group\":%d,"
+          "{\"model\":\"%s\",\"target\":\"%s\",\"precision\":\"%s\",\"ranks\":%d,\"stages\":%d,\"zero\":%d,\"zero_group\":%d,"
           "\"plan_proved\":%s,"
           "\"parameters\":%lld,\"batch\":%lld,\"microbatch\":%lld,\"microbatches\":%lld,\"in_flight\":%d,\"kernels\":%u,"
           "\"matrix_flops\":%.17g,\"other_flops\":%.17g,",
-          m->name, dtype_name[param_type(m)], r->ranks, r->stages, r->zero, r->owners,
+          m->name, m->target->name, dtype_name[param_type(m)], r->ranks, r->stages, r->zero, r->owners,
           m->unproved ? "false" : "true", (long long)r->parameters, (long long)m->train.batch, (long long)m->train.microbatch, (long long)r->microbatches, r->in_flight, r->kernels,
           r->matrix_flops, r->other_flops);
   for (int i = 0; i < REPORT_MEMORY; i++) {

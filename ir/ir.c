@@ -73,6 +73,7 @@ Module *module_new(Arena *a, Sources *s) {
   m->name = str_intern("");
   m->compute = m->store = DT_REAL;
   m->limits = default_limits;
+  m->usual_limits = &default_limits;
   for (int e = 0; e < NENTRY; e++) m->entry[e] = NONE;
   m->table = NEW(a, struct ExprTable);
   return m;

@@ -455,7 +455,10 @@ typedef struct Module {
   bool unproved; // passes/shard.c: the plan over the axes may not be a least one
   bool spmd; // local form (passes/localise.c): extents of values are those of one rank
   VEC(Str) metric; // names, in result order after the loss
+  // What it is compiled for (codegen/target.h sets all three), or NULL: pass normalise and those after it need it.
+  const struct Target *target;
   Limits limits; // sizes at which passes and code generation choose: ir/limits.h
+  const Limits *usual_limits; // what the target states; tests lower `limits`
   VEC(DataRange) range;
   uint32_t ndata; // data arguments of the loss
   Id entry[NENTRY]; // functions, or NONE

@@ -5,7 +5,7 @@
 
 const Limits default_limits = {
 #define X(name, value, least, most, meaning) .name = (value),
-    LIMITS(X)
+    COMPILER_LIMITS(X)
 #undef X
 };
 
@@ -15,7 +15,10 @@ static const struct {
   const char *meaning;
 } rows[] = {
 #define X(name, value, least, most, meaning) {#name, (least), (most), meaning},
-    LIMITS(X)
+    COMPILER_LIMITS(X)
+#undef X
+#define X(name, least, most, meaning) {#name, (least), (most), meaning},
+    TARGET_LIMITS(X)
 #undef X
 };
 enum { NROWS = sizeof rows / sizeof *rows };
@@ -52,9 +55,18 @@ bool limits_set(Limits *l, const char *text, Buf *error) {
   return true;
 }
 
-void limits_print(const Limits *l, Buf *out) {
-  const int64_t *value = (const int64_t *)l, *usual = (const int64_t *)&default_limits;
+void limits_print(const Limits *l, const Limits *usual, Buf *out) {
+  const int64_t *value = (const int64_t *)l, *was = (const int64_t *)usual;
   for (uint32_t i = 0, n = 0; i < NROWS; i++)
-    if (value[i] != usual[i])
+    if (value[i] != was[i])
       buf_printf(out, "%s%s=%lld", n++ ? "," : "", rows[i].name, (long long)value[i]);
+}
+
+bool limits_legal(const Limits *l, const char **which) {
+  const int64_t *value = (const int64_t *)l;
+  for (uint32_t i = 0; i < NROWS; i++) {
+    *which = rows[i].name;
+    if (value[i] < rows[i].least || value[i] > rows[i].most) return false;
+  }
+  return true;
 }

@@ -1,5 +1,5 @@
 // Sizes at which the compiler chooses another implementation, and at which its searches stop: one
-// table, in Module.limits. No file of passes/ or codegen/ defines such a number.
+// table, in Module.limits. No file of passes/ or codegen/lower defines such a number.
 //
 // Every combination of legal values gives a program that means the same; tests lower the limits
 // so that small programs take the paths of large ones (DTC_LIMITS, doc/hacking.md). Sizes that are
@@ -11,46 +11,15 @@
 
 #include "ir/util.h"
 
-// X(name, default, least, most, meaning)
-#define LIMITS(X)                                                                                  \
-  /* passes/differentiate/invert.c */                                                                            \
+// Of the compiler, whatever it compiles for: X(name, default, least, most, meaning)
+#define COMPILER_LIMITS(X)                                                                         \
+  /* passes/differentiate/invert.c */                                                              \
   X(compare_elements, 8, 1, 1 << 30, "a gather is inverted by comparing up to here")               \
   /* passes/normalise.c */                                                                         \
   X(inline_points, 1 << 16, 0, MOST_LIMIT, "points of a value that is computed where read")        \
   X(inline_operators, 12, 0, 1000, "operators in such a value")                                    \
   X(lift_ratio, 8, 1, MOST_LIMIT, "evaluations that a function saves to become a statement")       \
-  X(cut_points, 1 << 16, 2, MOST_LIMIT, "points of a sum to few results that is cut in blocks")    \
-  X(cut_results, 16, 1, MOST_LIMIT, "results of a reduction that are few")                         \
-  X(cut_block, 128, 1, 1 << 24, "least points of a block")                                         \
-  X(cut_block_most, 8192, 2, 1 << 24, "most points of a block of one index")                       \
-  X(cut_partials, 1 << 17, 1, MOST_LIMIT, "results of all blocks together")                        \
-  X(rows_points, 1 << 18, 2, MOST_LIMIT, "points of a sum to some results that is cut in rows")    \
-  X(rows_results, 2048, 1, MOST_LIMIT, "results of a reduction that are some")                     \
-  X(rows_block, 32, 1, 1 << 24, "least rows of a block")                                           \
-  /* passes/normalise/sum.c, codegen/lower/product.c */                                                 \
-  X(product_side, 4, 1, MOST_LIMIT, "rows and columns of a sum that is a matrix product")          \
-  X(product_sum, 4, 1, MOST_LIMIT, "its terms")                                                    \
-  X(product_work, 4096, 1, MOST_LIMIT, "its multiplications")                                      \
   X(product_factors, 16, 2, 16, "factors of a product that is taken apart")                        \
-  X(product_loops, 4, 0, 4, "loops around a matrix product")                                       \
-  /* codegen/lower/scan.c */                                                                             \
-  X(scan_extent, 64, 2, MOST_LIMIT, "elements of a running sum that is one pass")                  \
-  /* codegen/fuse*.c */                                                                            \
-  X(kernel_statements, 40, 1, 40, "statements of a kernel")                                        \
-  X(nest_statements, 48, 1, 48, "pointwise statements that share loops")                           \
-  X(nest_reductions, 4, 1, 4, "reductions that share loops")                                       \
-  X(join_points, 32, 1, MOST_LIMIT, "points of a grid that are few for threads to share")          \
-  X(join_work, 4096, 0, MOST_LIMIT, "points of statements that join a kernel whatever its grid")   \
-  X(join_elements, 64, 1, MOST_LIMIT, "elements of a value whose readers share a kernel")          \
-  X(join_bytes, 1 << 20, 0, MOST_LIMIT, "bytes at a grid point that stay in a cache")              \
-  X(lane_tile, 1024, 1, 1 << 24, "points of a task's row of lanes")                                \
-  X(reduce_tile, 128, 1, 1 << 24, "the same where each does a loop")                               \
-  X(row_bytes, 64 << 10, 0, 1 << 20, "bytes of a row that a kernel keeps on its stack")            \
-  X(task_ns, 30000, 0, MOST_LIMIT, "nanoseconds that a task should take")                          \
-  X(share_ns, 80000, 0, MOST_LIMIT, "nanoseconds of a kernel that eight threads share")            \
-  X(fill_elements, 1 << 16, 1, MOST_LIMIT, "elements of a task that fills with zeros")             \
-  /* codegen/cpu */                                                                                \
-  X(chain, 32, 2, 1 << 24, "additions one after another in a sum")                                 \
   /* passes/shard*.c: the search for a plan over ranks */                                          \
   X(search_first, 48, 1, 1 << 30, "states that the first search keeps at an item")                 \
   X(search_orders, 1200, 1, 1 << 30, "states that the search of each order keeps")                 \
@@ -68,21 +37,63 @@
   X(prove_cases, 4, 0, 4, "nested cases of a proof")                                               \
   X(prove_work, 3000, 1, 1 << 30, "forms that are tried for a goal")                               \
   /* driver/compile.c; tests that compile much and run it once have 0 */                           \
-  X(optimise, 3, 0, 3, "optimisation by LLVM and the C compiler")
+  X(optimise, 3, 0, 3, "optimisation of kernels and of host C")
+
+// Of the target, which states their values (Target.limits of codegen/target.h): X(name, least, most, meaning)
+#define TARGET_LIMITS(X)                                                                           \
+  /* wanted parallelism: passes/normalise.c cuts reductions, codegen/lower/join.c keeps grids */   \
+  X(cut_points, 2, MOST_LIMIT, "points of a sum to few results that is cut in blocks")             \
+  X(cut_results, 1, MOST_LIMIT, "results of a reduction that are few")                             \
+  X(cut_block, 1, 1 << 24, "least points of a block")                                              \
+  X(cut_block_most, 2, 1 << 24, "most points of a block of one index")                             \
+  X(cut_partials, 1, MOST_LIMIT, "results of all blocks together")                                 \
+  X(rows_points, 2, MOST_LIMIT, "points of a sum to some results that is cut in rows")             \
+  X(rows_results, 1, MOST_LIMIT, "results of a reduction that are some")                           \
+  X(rows_block, 1, 1 << 24, "least rows of a block")                                               \
+  X(join_points, 1, MOST_LIMIT, "points of a grid that are few for threads to share")              \
+  /* the least product: passes/normalise/sum.c, codegen/lower/product.c */                         \
+  X(product_side, 1, MOST_LIMIT, "rows and columns of a sum that is a matrix product")             \
+  X(product_sum, 1, MOST_LIMIT, "its terms")                                                       \
+  X(product_work, 1, MOST_LIMIT, "its multiplications")                                            \
+  X(product_loops, 0, 4, "loops around a matrix product")                                          \
+  /* codegen/lower/scan.c */                                                                       \
+  X(scan_extent, 2, MOST_LIMIT, "elements of a running sum that is one pass")                      \
+  /* what one kernel holds: codegen/lower/join.c, nest.c */                                        \
+  X(kernel_statements, 1, 40, "statements of a kernel")                                            \
+  X(nest_statements, 1, 48, "pointwise statements that share loops")                               \
+  X(nest_reductions, 1, 4, "reductions that share loops")                                          \
+  X(join_work, 0, MOST_LIMIT, "points of statements that join a kernel whatever its grid")         \
+  X(join_elements, 1, MOST_LIMIT, "elements of a value whose readers share a kernel")              \
+  X(join_bytes, 0, MOST_LIMIT, "bytes at a grid point that stay in a cache")                       \
+  X(row_bytes, 0, 1 << 20, "bytes of a row that a kernel keeps at a grid point")                   \
+  /* the target's own schedule */                                                                  \
+  X(lanes, 1, 1024, "lanes side by side, in costs")                                                \
+  X(lane_tile, 1, 1 << 24, "points of a task's row of lanes")                                      \
+  X(reduce_tile, 1, 1 << 24, "the same where each does a loop")                                    \
+  X(task_ns, 0, MOST_LIMIT, "nanoseconds that a task should take")                                 \
+  X(share_ns, 0, MOST_LIMIT, "nanoseconds of a kernel that eight threads share")                   \
+  X(fill_elements, 1, MOST_LIMIT, "elements of a task that fills with zeros")                      \
+  X(chain, 2, 1 << 24, "additions one after another in a sum")
 
 #define MOST_LIMIT ((int64_t)1 << 53)
 
 typedef struct Limits {
 #define X(name, value, least, most, meaning) int64_t name;
-  LIMITS(X)
+  COMPILER_LIMITS(X)
+#undef X
+#define X(name, least, most, meaning) int64_t name;
+  TARGET_LIMITS(X)
 #undef X
 } Limits;
 
+// The compiler's; the target's are 0, which is for modules that are not compiled.
 extern const Limits default_limits;
 // Sets what `text`, "name=value,name=value", names. False with a message in `error` where a name is
 // unknown or a value is not a number within its bounds.
 bool limits_set(Limits *l, const char *text, Buf *error);
-// The limits that are not the default, in the form that limits_set takes.
-void limits_print(const Limits *l, Buf *out);
+// The limits that differ from the usual ones, in the form that limits_set takes.
+void limits_print(const Limits *l, const Limits *usual, Buf *out);
+// Whether each is within its bounds; else the name of one that is not is in *which.
+bool limits_legal(const Limits *l, const char **which);
 
 #endif

@@ -439,7 +439,7 @@ static void cut_reductions(Norm *n) {
 
 static void normalise_fn(Module *m, Id id) {
   const Limits limits = m->limits;
-  if (id == m->entry[ENTRY_UPDATE]) m->limits = default_limits; // it must become one kernel
+  if (id == m->entry[ENTRY_UPDATE]) m->limits = *m->usual_limits; // it must become one kernel
   Norm n = {.m = m, .f = &m->fn.at[id]};
   inline_small(&n);
   for (uint32_t i = 0; i < n.f->stmt.n; i++) {
@@ -456,6 +456,7 @@ static void normalise_fn(Module *m, Id id) {
 }
 
 bool pass_normalise(Module *m) {
+  CHECK(m->target); // which has the limits
   for (Id f = 0; f < m->fn.n; f++) normalise_fn(m, f);
   return true;
 }

@@ -1,4 +1,7 @@
 // Private to codegen/cpu: the state of printing kernels through LLVM's C API.
+//
+// Every kernel of loops is `void NAME(void *const *arg, int64_t begin, int64_t end)` (runtime/base/parallel.h), where
+// arg[i] points to the start of the buffer Kernel.arg[i] (its first element), and [begin, end) is a part of [0, grid).
 #ifndef DTC_CPU_H
 #define DTC_CPU_H
 
@@ -47,6 +50,7 @@ typedef struct Cpu {
   LLVMModuleRef mod;
   LLVMBuilderRef b;
   LLVMTypeRef i1, i8, i16, i32, i64, f32, f64, ptr, real;
+  Str arch;
   int width; // lanes: vector bits / bits of a compute real
   char isa; // libmvec's: b (SSE), d (AVX2), e (AVX-512)
 
@@ -141,6 +145,7 @@ typedef void VecChain(Cpu *c, bool begin, void *ctx);
 void cpu_lanes(Cpu *c, int unroll, VecBody *body, VecChain *chain, void *ctx);
 
 // reduce.c: a nest with a reduction
+int cpu_width(const Module *m, Str arch); // lanes of a compute real
 void cpu_reduce_nest(Cpu *c, const Nest *n);
 
 // kernel.c

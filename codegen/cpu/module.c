@@ -1,7 +1,7 @@
 // All kernels of a plan as one LLVM module; optimised, and written as text, assembly or an object.
 #define _GNU_SOURCE // RTLD_DEFAULT
 #include "codegen/cpu/cpu.h"
-#include "runtime/device/cpu/level.h"
+#include "codegen/cpu/target.h"
 
 #include <dlfcn.h>
 #include <llvm-c/Analysis.h>
@@ -12,7 +12,7 @@
 
 static const char triple[] = "x86_64-unknown-linux-gnu";
 
-static LLVMTargetMachineRef machine(const CpuOptions *o, Buf *err) {
+static LLVMTargetMachineRef machine(const KernelOptions *o, Buf *err) {
   LLVMInitializeX86TargetInfo();
   LLVMInitializeX86Target();
   LLVMInitializeX86TargetMC();
@@ -27,9 +27,9 @@ static LLVMTargetMachineRef machine(const CpuOptions *o, Buf *err) {
   bool native = !strcmp(o->arch, "native");
   char *cpu = native ? LLVMGetHostCPUName() : NULL,
        *features = native ? LLVMGetHostCPUFeatures() : NULL;
-  LLVMCodeGenOptLevel level = o->opt == 0   ? LLVMCodeGenLevelNone
-                              : o->opt == 1 ? LLVMCodeGenLevelLess
-                              : o->opt == 2 ? LLVMCodeGenLevelDefault
+  LLVMCodeGenOptLevel level = o->optimise == 0   ? LLVMCodeGenLevelNone
+                              : o->optimise == 1 ? LLVMCodeGenLevelLess
+                              : o->optimise == 2 ? LLVMCodeGenLevelDefault
                                             : LLVMCodeGenLevelAggressive;
   LLVMTargetMachineRef tm =
       LLVMCreateTargetMachine(target, triple, native ? cpu : o->arch, native ? features : "", level,
@@ -41,74 +41,7 @@ static LLVMTargetMachineRef machine(const CpuOptions *o, Buf *err) {
   return tm;
 }
 
-bool cpu_known(const char *arch) {
-  static const char *const name[] = {
-      "native",         "x86-64",         "x86-64-v2",     "x86-64-v3",     "x86-64-v4",
-      "nehalem",        "sandybridge",    "ivybridge",     "haswell",       "broadwell",
-      "skylake",        "skylake-avx512", "cascadelake",   "cooperlake",    "icelake-client",
-      "icelake-server", "sapphirerapids", "emeraldrapids", "graniterapids", "alderlake",
-      "znver1",         "znver2",         "znver3",        "znver4",        "znver5"};
-  for (unsigned i = 0; i < sizeof name / sizeof *name; i++)
-    if (!strcmp(arch, name[i])) return true;
-  return false;
-}
-
-// The length of vectors that the processor runs at full speed.
-static int vector_bits(const char *arch) {
-  static const char *const none[] = {"x86-64", "x86-64-v2", "nehalem", "sandybridge", "ivybridge"};
-  static const char *const avx2[] = {"x86-64-v3", "haswell", "broadwell", "skylake",
-                                     "alderlake", "znver1",  "znver2",    "znver3"};
-  if (!strcmp(arch, "native")) {
-    __builtin_cpu_init();
-    bool v4 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    return v4 ? 512 : __builtin_cpu_supports("avx2") ? 256 : 128;
-  }
-  for (unsigned i = 0; i < sizeof none / sizeof *none; i++)
-    if (!strcmp(arch, none[i])) return 128;
-  for (unsigned i = 0; i < sizeof avx2 / sizeof *avx2; i++)
-    if (!strcmp(arch, avx2[i])) return 256;
-  return 512;
-}
-
-int cpu_level_of(Str arch) {
-#if defined(__x86_64__)
-  if (strcmp(arch, "native") != 0) {
-    int bits = vector_bits(arch);
-    return bits == 512 ? 4 : bits == 256 ? 3 : 1;
-  }
-#endif
-  (void)arch;
-  return 0;
-}
-
-#define SSE4    "sse3 ssse3 sse4.1 sse4.2 popcnt"
-#define ICELAKE "avx512ifma avx512vbmi avx512vbmi2 avx512vnni avx512bitalg avx512vpopcntdq gfni"
-
-void cpu_features_of(Str arch, char *out, size_t size) {
-  static const struct {
-    const char *arch, *needs;
-  } more[] = {{"x86-64-v2", SSE4},
-              {"nehalem", SSE4},
-              {"sandybridge", SSE4 " avx"},
-              {"ivybridge", SSE4 " avx f16c"},
-              {"alderlake", "avxvnni gfni"},
-              {"cascadelake", "avx512vnni"},
-              {"cooperlake", "avx512vnni avx512bf16"},
-              {"icelake-client", ICELAKE},
-              {"icelake-server", ICELAKE},
-              {"sapphirerapids", ICELAKE " avx512bf16 avx512fp16 avxvnni"},
-              {"emeraldrapids", ICELAKE " avx512bf16 avx512fp16 avxvnni"},
-              {"graniterapids", ICELAKE " avx512bf16 avx512fp16 avxvnni"},
-              {"znver4", ICELAKE " avx512bf16"},
-              {"znver5", ICELAKE " avx512bf16 avxvnni"}};
-  out[0] = 0;
-  if (!strcmp(arch, "native")) dt_cpu_features(out, size);
-  for (unsigned i = 0; i < sizeof more / sizeof *more; i++)
-    if (!strcmp(arch, more[i].arch)) snprintf(out, size, "%s", more[i].needs);
-}
-
-static void start(Cpu *c, const Plan *p, const CpuOptions *o) {
+static void start(Cpu *c, const Plan *p, const KernelOptions *o) {
   *c = (Cpu){.plan = p, .m = p->m, .ll = LLVMContextCreate()};
   c->mod = LLVMModuleCreateWithNameInContext(p->m->name[0] ? p->m->name : "kernels", c->ll);
   c->b = LLVMCreateBuilderInContext(c->ll);
@@ -121,8 +54,9 @@ static void start(Cpu *c, const Plan *p, const CpuOptions *o) {
   c->f64 = LLVMDoubleTypeInContext(c->ll);
   c->ptr = LLVMPointerTypeInContext(c->ll, 0);
   c->real = p->m->compute == DT_F32 ? c->f32 : c->f64;
-  int bits = vector_bits(o->arch);
-  c->width = bits / (c->real == c->f32 ? 32 : 64);
+  int bits = cpu_vector_bits(o->arch);
+  c->arch = o->arch;
+  c->width = cpu_width(c->m, o->arch);
   c->isa = bits == 512 ? 'e' : bits == 256 ? 'd' : 'b';
 }
 
@@ -141,8 +75,9 @@ static bool optimise(Cpu *c, LLVMTargetMachineRef tm, int opt, Buf *err) {
   return false;
 }
 
-static bool emit(Cpu *c, LLVMTargetMachineRef tm, CpuOutput kind, Buf *out, Buf *err) {
-  if (kind == CPU_LLVM) {
+// As text of LLVM or of the assembler, or (form NULL) as an object file.
+static bool emit(Cpu *c, LLVMTargetMachineRef tm, Str form, Buf *out, Buf *err) {
+  if (form && !strcmp(form, "llvm")) {
     char *text = LLVMPrintModuleToString(c->mod);
     buf_write(out, text, strlen(text));
     LLVMDisposeMessage(text);
@@ -150,7 +85,7 @@ static bool emit(Cpu *c, LLVMTargetMachineRef tm, CpuOutput kind, Buf *out, Buf 
   }
   char *message = NULL;
   LLVMMemoryBufferRef mem;
-  LLVMCodeGenFileType type = kind == CPU_ASM ? LLVMAssemblyFile : LLVMObjectFile;
+  LLVMCodeGenFileType type = form ? LLVMAssemblyFile : LLVMObjectFile;
   if (LLVMTargetMachineEmitToMemoryBuffer(tm, c->mod, type, &message, &mem)) {
     buf_printf(err, "%s", message);
     LLVMDisposeMessage(message);
@@ -194,7 +129,7 @@ static void end_without_memory(void) {
   installed = true;
 }
 
-bool cpu_kernels(const Plan *p, const CpuOptions *o, CpuOutput kind, Buf *out, Buf *err) {
+bool cpu_kernels(const Plan *p, const KernelOptions *o, Str form, Buf *out, Buf *err) {
   if (!cpu_known(o->arch)) {
     buf_printf(err, "unknown processor '%s'", o->arch);
     return false;
@@ -215,7 +150,7 @@ bool cpu_kernels(const Plan *p, const CpuOptions *o, CpuOutput kind, Buf *out, B
     BUG("kernels are no valid LLVM module: %s", message);
   }
   LLVMDisposeMessage(message);
-  bool ok = optimise(&c, tm, o->opt, err) && emit(&c, tm, kind, out, err);
+  bool ok = optimise(&c, tm, o->optimise, err) && emit(&c, tm, form, out, err);
   LLVMDisposeTargetData(layout);
   LLVMDisposeTargetMachine(tm);
   LLVMDisposeBuilder(c.b);

@@ -1,5 +1,16 @@
-// A nest of reductions that share all loops. codegen/lower/nest.h says in which order each adds.
+// A nest of reductions that share all loops. cpu_order says in which order each adds.
 #include "codegen/cpu/cpu.h"
+#include "codegen/cpu/target.h"
+
+// Accumulators at once: independent chains of additions, which hide that one takes four cycles.
+enum { MOST_ACC = 4 };
+
+int cpu_width(const Module *m, Str arch) { return cpu_vector_bits(arch) / (m->compute == DT_F32 ? 32 : 64); }
+
+ReductionOrder cpu_order(const Module *m, Str arch, int64_t along) {
+  int64_t lanes = along > 1 ? cpu_width(m, arch) : 1, blocks = (along + lanes - 1) / lanes;
+  return (ReductionOrder){lanes, blocks < MOST_ACC ? blocks : MOST_ACC, m->limits.chain};
+}
 
 typedef struct Reduce {
   const NestStmt *ns;
@@ -364,8 +375,7 @@ static void all_lanes(Cpu *c, Reductions *x) {
 }
 
 static void reduce_over_lanes(Cpu *c, Reductions *x) {
-  int64_t extent = c->l->var.at[x->n->vec].extent, blocks = (extent + c->width - 1) / c->width;
-  int count = blocks < LOOPS_ACC ? (int)blocks : LOOPS_ACC;
+  int count = (int)cpu_order(c->m, c->arch, c->l->var.at[x->n->vec].extent).accumulators;
   accumulators(c, x, count);
   bool branch = open_branch(c, x);
   bound_loops(c, x, x->n->nfree, all_lanes);
@@ -429,7 +439,7 @@ void cpu_reduce_nest(Cpu *c, const Nest *n) {
       finish(c, fold(c, r, 1));
     }
   } else if (vec_is_free(n)) {
-    cpu_lanes(c, x.count > 2 ? LOOPS_ACC / 2 : LOOPS_ACC, free_lanes, NULL, &x);
+    cpu_lanes(c, x.count > 2 ? MOST_ACC / 2 : MOST_ACC, free_lanes, NULL, &x);
   } else {
     reduce_over_lanes(c, &x);
   }

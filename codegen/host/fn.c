@@ -1,5 +1,6 @@
 // One C function for each function of the program: straight calls, a loop for each repeat.
 #include "codegen/host/host.h"
+#include "codegen/target.h"
 
 static const Fn *callee_of(const HostFn *x, const Call *c) { return &x->h->m->fn.at[c->fn]; }
 
@@ -10,21 +11,20 @@ bool call_passes_result(const Plan *p, const Call *c, uint32_t result) {
   return kind == RESULT_OWN;
 }
 
-// The pointer to a buffer by its name.
-static Str pointer(HostFn *x, Id buffer) {
+Str host_buffer(HostFn *x, Id buffer) {
   Id v = x->storage[buffer];
   if (!x->name[v]) BUG("%s: %s has no storage", x->f->name, x->f->value.at[v].name);
   x->used[v] = true;
   return x->name[v];
 }
 
-static Str plus(Str p, int64_t offset) {
+Str host_plus(Str p, int64_t offset) {
   return offset ? str_printf("%s + %lld", p, (long long)offset) : p;
 }
 
 Str host_start(HostFn *x, Id value) {
   const Layout *l = &x->fp->layout[value];
-  return plus(pointer(x, l->buffer), l->offset);
+  return host_plus(host_buffer(x, l->buffer), l->offset);
 }
 
 // The pointer to a value's first element. What is handed to a function or copied must have no gaps.
@@ -32,12 +32,12 @@ Str host_pointer(HostFn *x, Id value) {
   const Layout *l = &x->fp->layout[value];
   if (!layout_is_dense(&x->f->value.at[value], l))
     BUG("%s: %s is passed on, but is a view with gaps", x->f->name, x->f->value.at[value].name);
-  return plus(pointer(x, l->buffer), l->offset);
+  return host_plus(host_buffer(x, l->buffer), l->offset);
 }
 
-static Str frame_at(HostFn *x, int64_t bytes) {
+Str host_frame(HostFn *x, int64_t bytes) {
   x->frame_used = true;
-  return plus(str_intern("frame"), bytes);
+  return host_plus(str_intern("frame"), bytes);
 }
 
 static int64_t bytes_of(const Value *v) { return value_count(v) * dtype_size(v->type); }
@@ -55,59 +55,6 @@ static void put_copy(HostFn *x, int indent, Str to, Str from, int64_t bytes) {
   if (to == from) return;
   Str arg[] = {to, from, str_printf("%lld", (long long)bytes)};
   put_call(&x->body, indent, "dt_copy", arg, 3, ";\n");
-}
-
-static void print_loops(HostFn *x, const Kernel *k) {
-  uint32_t n = 0;
-  Str *arg = NEWN(x->h->a, Str, k->arg.n + 4);
-  // Many threads call the update, each with a piece of its own.
-  bool alone = x->entry == ENTRY_UPDATE;
-  arg[n++] = k->name;
-  arg[n++] = str_printf("%lld", (long long)k->grid);
-  if (!alone) arg[n++] = str_printf("%lld", (long long)k->chunk);
-  for (uint32_t i = 0; i < k->arg.n; i++) arg[n++] = pointer(x, k->arg.at[i]);
-  if (k->random) {
-    x->key_used = true;
-    arg[n++] = str_intern("key");
-  }
-  put_call(&x->body, 2, alone ? "dt_run" : "dt_launch", arg, n, ";\n");
-}
-
-static void print_gemm(HostFn *x, uint32_t kernel) {
-  const Kernel *k = &x->fp->kernel.at[kernel];
-  const GemmPlan *g = &k->gemm;
-  bool stores = host_kernel_stores(x->h, x->id, kernel);
-  x->beta_used |= stores;
-  const Layout *l = x->fp->layout;
-  const char *beta = g->accumulate ? "1" : "0";
-  if (g->bias != NONE) {
-    Str with[] = {k->name, plus(pointer(x, l[g->a].buffer), g->a_offset),
-                  plus(pointer(x, l[g->b].buffer), g->b_offset),
-                  plus(pointer(x, l[g->bias].buffer), g->bias_offset),
-                  plus(pointer(x, l[g->c].buffer), g->c_offset)};
-    put_call(&x->body, 2, "dt_matmul_bias", with, 5, ";\n");
-    return;
-  }
-  Str arg[] = {k->name, plus(pointer(x, l[g->a].buffer), g->a_offset),
-               plus(pointer(x, l[g->b].buffer), g->b_offset),
-               plus(pointer(x, l[g->c].buffer), g->c_offset), stores ? "beta" : beta};
-  put_call(&x->body, 2, "dt_matmul", arg, 5, ";\n");
-}
-
-static void print_scan(HostFn *x, const Kernel *k) {
-  Str arg[] = {k->name, plus(pointer(x, k->scan.from), k->scan.from_offset),
-               plus(pointer(x, k->scan.to), k->scan.to_offset)};
-  put_call(&x->body, 2, "dt_scan", arg, 3, ";\n");
-}
-
-static void print_attention(HostFn *x, uint32_t kernel) {
-  const Kernel *k = &x->fp->kernel.at[kernel];
-  Str arg[HOST_ATTENTION_ARGS];
-  uint32_t n;
-  Str name = host_attention_call(x, k, arg, &n);
-  for (uint32_t i = 0; i < n; i++) // dropped, but the implementation writes it
-    if (!arg[i]) arg[i] = str_printf("(void *)(%s)", frame_at(x, x->fp->callee_frame[kernel]));
-  put_call(&x->body, 2, name, arg, n, ";\n");
 }
 
 // A call being printed: where its arguments and results lie.
@@ -130,7 +77,7 @@ static Str scratch_pointer(CallPrint *q, uint32_t result) {
   int64_t at = call_scratch(q->x->h->p, q->c, result);
   if (at < 0) return NULL;
   Dtype t = callee->value.at[callee->result.at[result]].type;
-  return str_printf("(%s *)(%s)", c_type(t), frame_at(q->x, q->frame + at));
+  return str_printf("(%s *)(%s)", c_type(t), host_frame(q->x, q->frame + at));
 }
 
 static void actual_pointers(CallPrint *q) {
@@ -211,7 +158,7 @@ static void print_one_call(CallPrint *q) {
   for (uint32_t i = 0; i < q->c->narg; i++) arg[n++] = q->arg[i];
   for (uint32_t i = 0; i < q->c->nresult; i++)
     if (call_passes_result(x->h->p, q->c, i)) arg[n++] = q->result[i];
-  if (x->h->p->fn[q->c->fn].frame_bytes) arg[n++] = frame_at(x, q->frame);
+  if (x->h->p->fn[q->c->fn].frame_bytes) arg[n++] = host_frame(x, q->frame);
   if (x->h->random[q->c->fn]) {
     x->key_used = true;
     arg[n++] = str_intern("key");
@@ -235,7 +182,7 @@ static void start_carries(CallPrint *q) {
     uint32_t stack = carry_stack(x->h->p, q->c, i);
     if (stack != NONE) {
       int64_t first = q->c->reverse ? q->c->count - 1 : 0;
-      Str slot = plus(host_pointer(x, q->c->result[stack].value), first * value_count(v));
+      Str slot = host_plus(host_pointer(x, q->c->result[stack].value), first * value_count(v));
       put_copy(x, 2, slot, host_pointer(x, a->value), bytes_of(v));
     } else if (q->c->count > 1) {
       const Fn *callee = callee_of(x, q->c);
@@ -280,7 +227,7 @@ static Str enter_layer(CallPrint *q) {
   HostFn *x = q->x;
   if (x->h->test || !x->h->exchanges[q->c->fn]) return NULL;
   Str outside = names_new(&q->loop, str_intern("outside"));
-  Str arg[] = {plus(q->iter, host_first_layer(x, q->c)), str_printf("%lld", (long long)q->c->count)};
+  Str arg[] = {host_plus(q->iter, host_first_layer(x, q->c)), str_printf("%lld", (long long)q->c->count)};
   put_call(&x->body, 4, str_printf("const int64_t %s = dt_layer_enter", outside), arg, 2, ";\n");
   return outside;
 }
@@ -366,10 +313,10 @@ static void print_body(HostFn *x) {
     if (i == gradients) host_gradients_begin(x);
     print_place(x, k->stmt.n ? x->f->stmt.at[k->stmt.at[0]].loc : 0, &last);
     switch (k->kind) {
-    case K_LOOPS: print_loops(x, k); break;
-    case K_GEMM: print_gemm(x, i); break;
-    case K_SCAN: print_scan(x, k); break;
-    case K_INTRINSIC: print_attention(x, i); break;
+    case K_LOOPS:
+    case K_GEMM:
+    case K_SCAN:
+    case K_INTRINSIC: x->h->m->target->launch(x, i); break;
     case K_CALL: print_call(x, i); break;
     case K_COLL: print_coll(x, i); break;
     case K_WAIT: host_wait(x, i); break;
@@ -425,7 +372,7 @@ static void print_locals(HostFn *x, Buf *b) {
     const Value *l = &x->f->value.at[v];
     if (x->fp->address[v] < 0 || !x->used[v]) continue;
     const char *t = c_type(l->type);
-    buf_printf(b, "  %s *%s = (%s *)(%s); // ", t, x->name[v], t, frame_at(x, x->fp->address[v]));
+    buf_printf(b, "  %s *%s = (%s *)(%s); // ", t, x->name[v], t, host_frame(x, x->fp->address[v]));
     print_shape(l, b);
     buf_printf(b, "\n");
   }

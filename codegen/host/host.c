@@ -2,6 +2,7 @@
 // of buffers; then for each function its kernels, with what they compute, and straight calls of
 // them; then the tables that the runtime reads. Equal plans give equal bytes.
 #include "codegen/host/host.h"
+#include "codegen/target.h"
 
 static void visit_fn(Host *h, Id fn, bool *seen) {
   if (seen[fn]) return;
@@ -75,8 +76,8 @@ void host_c(const Plan *p, Str arch, Str build_hash, Buf *out) {
       ", %s, as dtc compiled it: one C function for each function of the program,\n"
       "// its kernels (in kernels.o) above it.\n",
       precision_name(p->m));
-  buf_printf(out, "%s#include \"runtime/launch.h\"\n#include \"runtime/program.h\"\n\n",
-             p->m->spmd ? "#include \"runtime/comm.h\"\n" : "");
+  buf_printf(out, "%s#include \"%s\"\n#include \"runtime/program.h\"\n\n",
+             p->m->spmd ? "#include \"runtime/comm.h\"\n" : "", p->m->target->include);
   host_listing(&h);
   print_functions(&h);
   host_tables(&h, arch, build_hash);
@@ -113,8 +114,8 @@ static void print_shim(Host *h, Id fn) {
 void host_c_test(const Plan *p, Buf *out) {
   Host h;
   start(&h, p, true, out);
-  buf_printf(out, "%s#include \"runtime/launch.h\"\n\n",
-             p->m->spmd ? "#include \"runtime/comm.h\"\n" : "");
+  buf_printf(out, "%s#include \"%s\"\n\n",
+             p->m->spmd ? "#include \"runtime/comm.h\"\n" : "", p->m->target->include);
   print_functions(&h);
   for (uint32_t i = 0; i < h.order.n; i++) print_shim(&h, h.order.at[i]);
 }

@@ -84,6 +84,9 @@ bool host_kernel_stores(const Host *h, Id fn,
                         uint32_t kernel); // this product is the first to write such an argument
 
 // fn.c: a function
+Str host_buffer(HostFn *x, Id buffer); // the pointer to a buffer, by its name
+Str host_plus(Str pointer, int64_t offset);
+Str host_frame(HostFn *x, int64_t bytes); // that many bytes into the function's frame
 Str host_pointer(HostFn *x, Id value); // to the value's first element
 Str host_start(HostFn *x, Id value); // of a view too
 void host_fn(Host *h, Id fn);
@@ -134,11 +137,5 @@ void host_listing(Host *h); // the table of buffers
 void host_source(Host *h, Id loc); // ", .source = "gpt2.dt:12"", where that is known
 void host_params(Host *h, const ParamLayout *l, Str prefix); // PREFIXparam, PREFIXstack
 void host_tables(Host *h, Str arch, Str build_hash);
-
-// attention.c: a call of the attention intrinsic
-void host_attention_shape(Host *h, Id fn, const Kernel *k);
-enum { HOST_ATTENTION_ARGS = 20 };
-// The name of what is called, and its n arguments; NULL: a result that is dropped.
-Str host_attention_call(HostFn *x, const Kernel *k, Str arg[HOST_ATTENTION_ARGS], uint32_t *n);
 
 #endif

@@ -1,6 +1,7 @@
 // The tables that a training program hands to the runtime: parameters, data, settings, kernels,
 // buffers.
 #include "codegen/host/host.h"
+#include "codegen/target.h"
 #include "runtime/pipeline/pipeline.h"
 
 const char *const host_type[NDTYPE] = {
@@ -335,29 +336,6 @@ static void print_pipeline(Host *h) {
              m->stages, kind, m->schedule, m->chunk.n);
 }
 
-enum { FEATURES_IN_LINE = 85 }; // characters
-
-// What the kernels may use of the processor.
-static void print_processor(Host *h, Str arch) {
-  char features[512] = "";
-  int level = cpu_level_of(arch);
-  if (level) buf_printf(h->out, "    .cpu_level = %d,\n", level);
-  cpu_features_of(arch, features, sizeof features);
-  if (!features[0]) return;
-  buf_printf(h->out, "    .cpu_features =");
-  for (const char *word = features; *word;) { // a line's literal ends in the space before the next
-    size_t n = strlen(word);
-    if (n > FEATURES_IN_LINE) {
-      n = FEATURES_IN_LINE;
-      while (word[n - 1] != ' ') n--;
-    }
-    buf_printf(h->out, "\n        ");
-    put_string(h->out, str_printf("%.*s", (int)n, word));
-    word += n;
-  }
-  buf_printf(h->out, ",\n");
-}
-
 void host_tables(Host *h, Str arch, Str build_hash) {
   Buf *b = h->out;
   ParamLayout *whole = param_layout(h->m);
@@ -376,7 +354,7 @@ void host_tables(Host *h, Str arch, Str build_hash) {
              host_type[h->m->compute], host_type[param_type(h->m)],
              h->p->zero.bf16 ? "DT_TYPE_BF16" : host_type[h->m->compute],
              h->m->store == DT_F16 ? "true" : "false");
-  print_processor(h, arch);
+  h->m->target->program(h, arch);
   buf_printf(
       b,
       "    .ndata = %u, .nparam = %u, .ntotal = %u, .nmetric = %u, .nmoment = %d, .nkernel = %u,\n",
@@ -388,7 +366,7 @@ void host_tables(Host *h, Str arch, Str build_hash) {
   print_train(h);
   buf_printf(b, "    .param_count = %lld, .frame_bytes = %lld, .stores_grad = true,\n",
              h->m->chunk.n ? 0LL : (long long)whole->count, (long long)(h->m->chunk.n ? 0 : largest_frame(h->p, 0)));
-  int64_t scratch = largest_scratch(h->p);
+  int64_t scratch = h->m->target->scratch(h->p);
   if (scratch) buf_printf(b, "    .scratch_bytes = %lld,\n", (long long)scratch);
   print_axes(h);
   print_zero(h);

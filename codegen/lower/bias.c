@@ -7,6 +7,7 @@
 // z's values are rounded as ever; they only never lie in memory of their own. Where y is of 16 bits, z is
 // float, and y is rounded once, when the bias has been added.
 #include "codegen/lower/fuse.h"
+#include "codegen/target.h"
 
 typedef struct Reads {
   const Fuse *u;
@@ -67,10 +68,7 @@ static Id other_term(const Fuse *u, const Stmt *s, Id value, Id *read) {
   Id bias = *read == a ? b : a, from = (Id)ex(u->m, bias)->integer;
   for (Id v = 0; v < u->f->value.n; v++)
     if (u->alias[v] == from) return NONE;
-  Dtype type = u->f->value.at[from].type;
-  bool fits = u->f->value.at[from].role == ROLE_IN &&
-              (type == u->f->value.at[value].type || is_half(type));
-  return fits ? bias : NONE;
+  return u->f->value.at[from].role == ROLE_IN ? bias : NONE;
 }
 
 // One element of the bias for each column of the product: with y's address, its own moves along the
@@ -105,20 +103,20 @@ static void match_bias(Fuse *u, uint32_t product) {
   const Stmt *s = &u->f->stmt.at[use];
   if (s->acc || s->red != RED_NONE || !has_own_storage(u, s->lhs)) return;
   if (!fuse_whole(u->m, u->f, s)) return;
-  Dtype made = u->f->value.at[z->lhs].type, stored = u->f->value.at[s->lhs].type,
-        operand = u->f->value.at[g.a].type;
-  if (made != u->m->compute || (stored != made && stored != operand)) return;
+  if (u->f->value.at[z->lhs].type != u->m->compute) return;
   Id read = NONE, bias = other_term(u, s, z->lhs, &read);
   if (bias == NONE) return;
-  if (is_half(u->f->value.at[ex(u->m, bias)->integer].type) && !is_half(operand)) return;
   Affine at = affine_lhs(u->m, u->f, u->fp->layout, s),
          from = affine_read(u->m, u->fp->layout, s, read),
          term = affine_read(u->m, u->fp->layout, s, bias);
   if (!fuse_same_place(s, &at, &from) || !fuse_along_columns(s, &at, &term, g.n)) return;
   for (uint32_t i = 0; i < u->f->stmt.n; i++) // made once
     if (i != use && u->f->stmt.at[i].kind == ST_COMP && u->f->stmt.at[i].lhs == s->lhs) return;
+  g.c = u->fp->layout[s->lhs].buffer;
+  g.bias = (Id)ex(u->m, bias)->integer;
+  if (!u->m->target->takes_product(u->m, u->f, &g)) return;
   u->fp->layout[z->lhs] = u->fp->layout[s->lhs];
-  u->bias[product] = (BiasOf){use, (Id)ex(u->m, bias)->integer, term.base};
+  u->bias[product] = (BiasOf){use, g.bias, term.base};
 }
 
 void fuse_biases(Fuse *u, bool *skip) {

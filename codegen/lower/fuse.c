@@ -6,6 +6,7 @@
 //       bits however they are grouped.
 // Invalidates: nothing; the Module is not changed.
 #include "codegen/lower/fuse.h"
+#include "codegen/target.h"
 
 typedef struct Touch {
   const Fuse *u;
@@ -123,7 +124,7 @@ static void add_kernel(Plan *p, FnPlan *fp, Kernel k) {
 static void plan_function(Plan *p, Id id) {
   Module *m = p->m;
   const Limits limits = m->limits;
-  if (id == m->entry[ENTRY_UPDATE]) m->limits = default_limits; // it must be one kernel
+  if (id == m->entry[ENTRY_UPDATE]) m->limits = *m->usual_limits; // it must be one kernel
   FnPlan *fp = &p->fn[id];
   Fuse u = {.m = m, .f = &m->fn.at[id], .fp = fp};
   fp->fn = id;
@@ -169,16 +170,21 @@ static void reach_entries(Plan *p) {
   }
 }
 
-// What IR text may hold, and earlier passes leave to no one.
+// What the target has no storage for, and what IR text may hold and earlier passes leave to no one.
 static bool can_lower(const Plan *p, Id fn) {
   const Module *m = p->m;
   const Fn *f = &m->fn.at[fn];
-  for (Id v = 0; v < f->value.n; v++)
-    if (f->value.at[v].type == DT_REAL) {
-      diag_error(m->src, f->value.at[v].loc, "pass fuse comes after pass precision: `%s` of `%s` has no storage type",
-                 f->value.at[v].name, f->name);
-      return false;
-    }
+  for (Id i = 0; i < f->value.n; i++) {
+    const Value *v = &f->value.at[i];
+    if (v->type == DT_REAL)
+      diag_error(m->src, v->loc, "pass fuse comes after pass precision: `%s` of `%s` has no storage type", v->name,
+                 f->name);
+    else if (!m->target->stores(v->type))
+      diag_error(m->src, v->loc, "target %s has no %s, the type of `%s` of `%s`", m->target->name, dtype_name[v->type],
+                 v->name, f->name);
+    else continue;
+    return false;
+  }
   for (uint32_t i = 0; i < f->stmt.n; i++)
     if (f->stmt.at[i].kind == ST_CONVERT) {
       diag_error(m->src, f->stmt.at[i].loc, "pass fuse comes after pass localise: `%s` has a conversion", f->name);
@@ -188,6 +194,7 @@ static bool can_lower(const Plan *p, Id fn) {
 }
 
 bool pass_fuse(Module *m) {
+  CHECK(m->target);
   Plan *p = NEW(m->arena, Plan);
   p->m = m;
   p->fn = NEWN(m->arena, FnPlan, m->fn.n + 1);

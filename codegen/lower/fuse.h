@@ -1,4 +1,4 @@
-// Private to codegen/fuse*.c: groups of statements on their way to kernels.
+// Groups of statements on their way to kernels: private to codegen/lower, and to the schedules of targets.
 #ifndef DTC_FUSE_H
 #define DTC_FUSE_H
 
@@ -9,7 +9,7 @@
 typedef struct Member {
   Id stmt;
   uint8_t grid[MAX_INDEX];
-  uint8_t vec; // a reduction's own vector index, or NO_VAR; pointwise statements take any
+  uint8_t vec; // a reduction's index in lanes (Target.lane_index), or NO_VAR; pointwise statements take any
   bool init; // `+=` that may store without reading: the first, and it writes every element
 } Member;
 
@@ -54,12 +54,7 @@ bool fuse_along_columns(const Stmt *s, const Affine *y, const Affine *bias, int6
 // Both are the same element at every point of s.
 bool fuse_same_place(const Stmt *s, const Affine *a, const Affine *b);
 
-// lanes.c: the vector index of a statement with a reduction, from the statement alone; and costs
-uint8_t fuse_vec(const Fuse *u, const Stmt *s);
-// Of a point, with the index in lanes, as the innermost of a variable of this extent; < 0: not
-// possible.
-double fuse_lane_cost(const Fuse *u, const Stmt *s, uint32_t index, int64_t extent);
-double fuse_scalar_cost(const Fuse *u, const Stmt *s);
+// access.c: what statements touch
 // Calls visit for each access: READ node, or NONE for the left side.
 typedef void AccessVisit(const Fuse *u, const Stmt *s, Id read, const Affine *a, void *ctx);
 void fuse_accesses(const Fuse *u, const Stmt *s, AccessVisit *visit, void *ctx);
@@ -71,6 +66,7 @@ bool fuse_has_random(const Module *m, Id e);
 // nest.c: a group's kernel; `outside`: values that must be in memory when it ends, or before
 // it starts
 void fuse_loops(Fuse *u, const Group *g, const bool *outside, Kernel *k);
+bool fuse_in_grid(const Group *g, const Member *x, uint32_t index); // index of x is one of the grid's
 
 // join.c: adds the candidate to the group if it may and should run there
 bool fuse_join(Fuse *u, Group *g, const Member *candidate);

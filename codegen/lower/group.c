@@ -1,5 +1,6 @@
 // Which statements share a kernel.
 #include "codegen/lower/fuse.h"
+#include "codegen/target.h"
 
 // A group of distinct indices and nothing else.
 static bool pure_group(const Module *m, Id id) {
@@ -89,7 +90,7 @@ bool fuse_whole(const Module *m, const Fn *f, const Stmt *s) {
 // A statement alone: every free index that owns what it writes is a dimension of the grid.
 static Member alone(const Fuse *u, Id stmt, uint32_t *ngrid) {
   const Stmt *s = &u->f->stmt.at[stmt];
-  Member x = {.stmt = stmt, .vec = s->red == RED_NONE ? NO_VAR : fuse_vec(u, s)};
+  Member x = {.stmt = stmt, .vec = s->red == RED_NONE ? NO_VAR : u->m->target->lane_index(u, s)};
   *ngrid = 0;
   for (uint32_t i = 0; i < s->nfree; i++)
     if (!s->acc || fuse_owned(u->m, u->f, s, i)) x.grid[(*ngrid)++] = (uint8_t)i;
@@ -150,6 +151,11 @@ static bool join_earlier(Fuse *u, const Member *x) {
   for (uint32_t g = from ? from - 1 : 0; g < u->group.n; g++)
     if (fuse_join(u, &u->group.at[g], x)) return true;
   return false;
+}
+
+bool match_intrinsic(const Module *m, const Fn *f, const Stmt *s, Cost *cost) {
+  return s->kind == ST_CALL && m->fn.at[s->call->fn].intrinsic != INTR_NONE &&
+         m->target->takes_intrinsic(m, f, s, cost);
 }
 
 static KernelKind kind_of(const Fuse *u, const Stmt *s) {

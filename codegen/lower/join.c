@@ -7,6 +7,7 @@
 // Should: enough points are left to share among threads, what passes between the statements fits a
 // cache, and no statement loses the index that its lanes need.
 #include "codegen/lower/fuse.h"
+#include "codegen/target.h"
 
 typedef struct Join {
   const Fuse *u;
@@ -118,8 +119,7 @@ static uint32_t kept(const Join *j, double *count) {
   return n;
 }
 
-// The index that the statement's lanes want.
-static uint8_t wanted_lane(const Fuse *u, const Stmt *s) { return fuse_vec(u, s); }
+static uint8_t wanted_lane(const Fuse *u, const Stmt *s) { return u->m->target->lane_index(u, s); }
 
 static uint8_t dim_of(const Join *j, const Member *x, uint8_t index) {
   for (uint32_t k = 0; k < j->g->ngrid; k++)
@@ -127,7 +127,7 @@ static uint8_t dim_of(const Join *j, const Member *x, uint8_t index) {
   return NO_VAR;
 }
 
-// The whole grid may run in lanes where all free indices of all members are of it: see lane_mode.
+// The whole grid may run in lanes where all free indices of all members are of it: then the target may cut it into tiles.
 static bool all_in_lanes(const Join *j, uint32_t ngrid) {
   uint8_t lane = NO_VAR;
   for (uint32_t i = 0; i <= j->g->member.n; i++) {
@@ -135,7 +135,7 @@ static bool all_in_lanes(const Join *j, uint32_t ngrid) {
     const Stmt *s = x ? &j->u->f->stmt.at[x->stmt] : j->s;
     if (s->nfree != ngrid || !ngrid) return false;
     if (s->red == RED_NONE) continue;
-    uint8_t want = x ? x->vec : fuse_vec(j->u, s);
+    uint8_t want = x ? x->vec : wanted_lane(j->u, s);
     if (want == NO_VAR || want >= s->nfree) return false;
     uint8_t k = dim_of(j, x, want);
     if (lane != NO_VAR && lane != k) return false;

@@ -1,4 +1,4 @@
-// From statements to kernels: what fuse decides, plan places and the printers print. Free of the target.
+// From statements to kernels: what fuse decides, plan places and the printers print.
 #ifndef DTC_KERNEL_H
 #define DTC_KERNEL_H
 
@@ -27,7 +27,7 @@ typedef enum KernelKind {
   K_WAIT // waits for one: its result may be read, its operand be overwritten
 } KernelKind;
 
-// C = beta * C + A * B in strides, outer batch loops included: DtGemm of runtime/device/cpu/gemm.h
+// C = beta * C + A * B in strides, outer batch loops included
 typedef struct GemmPlan {
   Id a, b, c; // values (views resolved to buffers by Layout)
   int64_t a_offset, b_offset, c_offset; // elements from the buffer's start
@@ -39,7 +39,7 @@ typedef struct GemmPlan {
   int64_t bias_offset;
 } GemmPlan;
 
-// y (= | +=) running sums of x: DtScan of runtime/device/cpu/scan.h
+// y (= | +=) running sums of x
 typedef struct ScanDim {
   int64_t count, x, y;
 } ScanDim;
@@ -66,13 +66,13 @@ typedef struct Kernel {
   VEC(Id) arg;
   VEC(bool) written; // for each arg
   bool random; // uses (seed, step): one more argument, a pointer to uint64_t[2], comes last
-  int64_t grid, chunk; // parallel iterations, and how many make one task (a function of sizes only)
+  int64_t grid, chunk; // independent points, and how many make one task (Target.tasks; a function of sizes only)
   double bytes, flops;
   GemmPlan gemm; // K_GEMM
   ScanPlan scan; // K_SCAN
   // K_LOOPS: how the statements run. A kernel without statements fills the buffer `fill` with zeros
   // (an accumulator whose first += does not write every element once); else fill is NONE.
-  struct Loops *loops; // codegen/lower/nest.h
+  struct Loops *loops; // nest.h
   Id fill;
   VEC(InPlace) inplace;
   uint32_t wait; // K_COLL: position of its K_WAIT among the function's kernels; both have its statement
@@ -83,8 +83,7 @@ static inline bool kernel_is_named(const Kernel *k) {
   return k->kind == K_LOOPS || k->kind == K_GEMM || k->kind == K_SCAN || k->kind == K_INTRINSIC;
 }
 
-// Of addresses, bytes; of all that a process can address, bits.
-enum { FRAME_ALIGNMENT = 64, ADDRESS_BITS = 48 };
+enum { ADDRESS_BITS = 48 }; // of all that a process can address
 
 typedef struct FnPlan {
   Id fn;
@@ -128,8 +127,6 @@ const Value *param_gradient(const Module *m, const ParamLayout *l, uint32_t para
 // Bytes of the largest frame that a rank needs: of a pipeline's stage, or of a program without one.
 struct Plan;
 int64_t largest_frame(const struct Plan *p, uint32_t stage);
-// Bytes that any of its products or attention asks for on a thread: DtProgram.scratch_bytes.
-int64_t largest_scratch(const struct Plan *p);
 
 // Of a pipeline's chunks (codegen/host/chunk.c): bytes kept with a microbatch, bytes that a part sends, and
 // the time that a function takes, roughly (at least 1).
@@ -167,35 +164,16 @@ bool pass_overlap(Module *m); // waits for collectives, and what runs before the
 bool pass_plan(Module *m); // address, callee_frame and frame_bytes
 // All three.
 Plan *plan_lower(Module *m);
-// True if the statement is a matrix product worth the library; fills *g.
+// True if the statement is a matrix product that the target's library takes, and worth it; fills *g.
 bool match_gemm(const Module *m, const Fn *f, const Layout *layout, const Stmt *s, GemmPlan *g);
-// True if a hand-written implementation computes this call of an intrinsic; otherwise its body is compiled as any
-// function's. Costs of one call, if cost is not NULL.
+// True if the statement is a call of an intrinsic that the target has an implementation of; otherwise its body is
+// compiled as any function's. Costs of one call, if cost is not NULL.
 typedef struct Cost {
   double bytes, flops;
 } Cost;
 bool match_intrinsic(const Module *m, const Fn *f, const Stmt *s, Cost *cost);
-int64_t intrinsic_scratch(const Module *m, const Fn *f, const Stmt *s); // bytes that it asks for on a thread
 // The plan as text, for --emit kernels.
 void plan_print(const Plan *p, Buf *out);
-
-// codegen/cpu: prints all K_LOOPS kernels as one LLVM module and compiles it.
-// Every kernel is `void NAME(void *const *arg, int64_t begin, int64_t end)` (runtime/base/parallel.h), where
-// arg[i] points to the start of the buffer Kernel.arg[i] (its first element), and [begin, end) is a part of [0, grid).
-typedef struct CpuOptions {
-  Str arch; // "native", "x86-64-v3", ...
-  int opt; // 0 to 3
-} CpuOptions;
-typedef enum CpuOutput { CPU_OBJECT, CPU_LLVM, CPU_ASM } CpuOutput;
-// Appends the file's bytes to out; false with a message in err where the target is not known.
-bool cpu_kernels(const Plan *p, const CpuOptions *o, CpuOutput kind, Buf *out, Buf *err);
-
-bool cpu_known(Str arch);
-
-// The level of a named processor (runtime/device/cpu/level.h); 0 for native, or what is no x86-64.
-int cpu_level_of(Str arch);
-// What it needs beyond its level, for dt_cpu_has; of native all that this machine has.
-void cpu_features_of(Str arch, char *out, size_t size);
 
 // codegen/host/host.c: the emitted C file, defining `const DtProgram dt_program` (runtime/program.h).
 void host_c(const Plan *p, Str arch, Str build_hash, Buf *out);

@@ -1,58 +1,23 @@
-// From a group of statements to the loops of its kernel: variables, nests, what merges, what runs
-// in lanes, which values stay inside, and the size of a task.
+// From a group of statements to the loops of its kernel: variables, nests, what merges, which values stay inside. What
+// runs in lanes, tiles and tasks are the target's schedule.
 #include "codegen/lower/fuse.h"
-
-enum { LANES = 16 };
+#include "codegen/target.h"
 
 typedef struct Build {
   Fuse *u;
   const Group *g;
   Kernel *k;
   Loops *l;
-  bool lanes; // the last dimension of the grid runs in lanes, and is tiled
 } Build;
 
 static const Stmt *stmt_of(const Build *b, const NestStmt *ns) {
   return &b->u->f->stmt.at[ns->stmt];
 }
 
-static bool in_grid(const Group *g, const Member *x, uint32_t index) {
+bool fuse_in_grid(const Group *g, const Member *x, uint32_t index) {
   for (uint32_t k = 0; k < g->ngrid; k++)
     if (x->grid[k] == index) return true;
   return false;
-}
-
-// The free index of a lone pointwise statement that lanes suit best is one of the grid's.
-static bool lane_in_grid(const Build *b, const Member *x) {
-  const Stmt *s = &b->u->f->stmt.at[x->stmt];
-  double least = fuse_scalar_cost(b->u, s);
-  bool grid = false;
-  for (uint32_t i = 0; i < s->nfree; i++) {
-    double cost = s->index[i].extent > 1 ? fuse_lane_cost(b->u, s, i, s->index[i].extent) : -1;
-    if (cost >= 0 && cost <= least) grid = in_grid(b->g, x, i), least = cost;
-  }
-  return grid;
-}
-
-// True if one dimension of the grid can run in lanes for all members: their free indices are all of
-// the grid, and every reduction has its lanes there.
-static bool lane_mode(const Build *b) {
-  int dim = -1;
-  for (uint32_t i = 0; i < b->g->member.n; i++) {
-    const Member *x = &b->g->member.at[i];
-    const Stmt *s = &b->u->f->stmt.at[x->stmt];
-    if (b->g->member.n == 1 && s->red == RED_NONE) return lane_in_grid(b, x);
-    if (b->g->member.n == 1) return x->vec != NO_VAR && in_grid(b->g, x, x->vec);
-    if (s->nfree != b->g->ngrid || !s->nfree) return false;
-    if (s->red == RED_NONE) continue;
-    if (x->vec == NO_VAR || x->vec >= s->nfree) return false;
-    for (int k = 0; k < (int)b->g->ngrid; k++) {
-      if (x->grid[k] != x->vec) continue;
-      if (dim >= 0 && dim != k) return false;
-      dim = k;
-    }
-  }
-  return b->g->ngrid > 0;
 }
 
 static uint8_t new_var(Build *b, const Index *i) {
@@ -78,13 +43,13 @@ static uint32_t local_order(const Build *b, const Member *x, uint8_t *order) {
       Id arg = e->op == OP_INDEX ? s->sub[d] : ex_arg(b->u->m, s->sub[d], i);
       if (!ex_is(b->u->m, arg, OP_INDEX)) continue;
       uint32_t at = (uint32_t)ex(b->u->m, arg)->integer;
-      if (seen >> at & 1 || in_grid(b->g, x, at)) continue;
+      if (seen >> at & 1 || fuse_in_grid(b->g, x, at)) continue;
       seen |= 1u << at;
       order[n++] = (uint8_t)at;
     }
   }
   for (uint32_t i = 0; i < s->nfree; i++)
-    if (!(seen >> i & 1) && !in_grid(b->g, x, i)) order[n++] = (uint8_t)i;
+    if (!(seen >> i & 1) && !fuse_in_grid(b->g, x, i)) order[n++] = (uint8_t)i;
   return n;
 }
 
@@ -212,12 +177,6 @@ static void check_chain(const Fuse *u, const Stmt *s, Id read, const Affine *a, 
   if (a->coef[c->outer] != c->extent * a->coef[c->inner]) c->ok = false;
 }
 
-static uint32_t index_of_var(const NestStmt *ns, uint8_t var) {
-  for (uint32_t i = 0; i < MAX_INDEX; i++)
-    if (ns->var[i] == var) return i;
-  return NONE;
-}
-
 // Whether variables p and q always count row-major through one range.
 static bool mergeable(Build *b, uint8_t p, uint8_t q) {
   for (uint32_t i = 0; i < b->l->nest.n; i++) {
@@ -225,7 +184,7 @@ static bool mergeable(Build *b, uint8_t p, uint8_t q) {
     if (n->vec == p) return false;
     for (uint32_t j = 0; j < n->stmt.n; j++) {
       const NestStmt *ns = &n->stmt.at[j];
-      uint32_t outer = index_of_var(ns, p), inner = index_of_var(ns, q);
+      uint32_t outer = nest_index_of(ns, p), inner = nest_index_of(ns, q);
       if (outer == NONE && inner == NONE) continue;
       if (outer == NONE || inner == NONE) return false;
       uint32_t values = fuse_value_indices(b->u, stmt_of(b, ns));
@@ -372,66 +331,6 @@ static void merge_loops(Build *b, uint8_t *grid, uint32_t *ngrid) {
   }
 }
 
-// The variable of least cost for all pointwise statements of a nest, among `candidate`.
-static uint8_t pointwise_vec(Build *b, const Nest *n, const uint8_t *candidate, uint32_t count) {
-  uint8_t best = NO_VAR;
-  double least = 0;
-  for (uint32_t j = 0; j < n->stmt.n; j++)
-    least += fuse_scalar_cost(b->u, stmt_of(b, &n->stmt.at[j]));
-  for (uint32_t i = 0; i < count; i++) {
-    double cost = 0;
-    if (b->l->var.at[candidate[i]].extent < 2) continue;
-    for (uint32_t j = 0; j < n->stmt.n && cost >= 0; j++) {
-      uint32_t index = index_of_var(&n->stmt.at[j], candidate[i]);
-      double c = index == NONE ? -1
-                               : fuse_lane_cost(b->u, stmt_of(b, &n->stmt.at[j]), index,
-                                                b->l->var.at[candidate[i]].extent);
-      cost = c < 0 ? -1 : cost + c;
-    }
-    if (cost >= 0 && cost <= least) best = candidate[i], least = cost;
-  }
-  return best;
-}
-
-// In lane mode: the dimension that all nests run in lanes, or NO_VAR.
-static uint8_t choose_lane(Build *b, const uint8_t *grid, uint32_t ngrid) {
-  for (uint32_t i = 0; i < b->l->nest.n; i++)
-    if (stmt_of(b, &b->l->nest.at[i].stmt.at[0])->red != RED_NONE) return b->l->nest.at[i].vec;
-  uint8_t best = NO_VAR;
-  double least = 0;
-  for (uint32_t v = 0; v < ngrid; v++) {
-    double cost = 0;
-    for (uint32_t i = 0; i < b->l->nest.n && cost >= 0; i++)
-      for (uint32_t j = 0; j < b->l->nest.at[i].stmt.n && cost >= 0; j++) {
-        const NestStmt *ns = &b->l->nest.at[i].stmt.at[j];
-        double c = fuse_lane_cost(b->u, stmt_of(b, ns), index_of_var(ns, grid[v]),
-                                  b->l->var.at[grid[v]].extent);
-        cost = c < 0 ? -1 : cost + c;
-      }
-    if (b->l->var.at[grid[v]].extent > 1 && cost >= 0 && (best == NO_VAR || cost <= least))
-      best = grid[v], least = cost;
-  }
-  return best;
-}
-
-static void choose_vectors(Build *b, uint8_t *grid, uint32_t *ngrid) {
-  uint8_t lane = b->lanes ? choose_lane(b, grid, *ngrid) : NO_VAR;
-  for (uint32_t i = 0; i < b->l->nest.n; i++) {
-    Nest *n = &b->l->nest.at[i];
-    bool red = stmt_of(b, &n->stmt.at[0])->red != RED_NONE;
-    if (b->lanes) n->vec = lane;
-    else if (!red) n->vec = pointwise_vec(b, n, n->loop, n->nfree);
-  }
-  b->lanes = lane != NO_VAR;
-  if (!b->lanes) return;
-  for (uint32_t i = 0; i < *ngrid; i++) {
-    if (grid[i] != lane) continue;
-    remove_loop(grid, ngrid, i);
-    grid[(*ngrid)++] = lane;
-    return;
-  }
-}
-
 // Renumbers: the grid's variables first, those that merged away gone.
 static void renumber(Build *b, const uint8_t *grid, uint32_t ngrid) {
   uint8_t to[MAX_VAR + 1];
@@ -457,45 +356,10 @@ static void renumber(Build *b, const uint8_t *grid, uint32_t ngrid) {
   b->l->ngrid = ngrid;
 }
 
-// A tile that divides the extent where one near the wanted size does.
-static int64_t tile_size(int64_t extent, int64_t want) {
-  if (extent <= want) return extent;
-  for (int64_t t = want; t >= want / 2; t -= LANES)
-    if (extent % t == 0) return t;
-  return want;
-}
-
-// Loops inside of a grid point: what its lanes do is much more than one pass.
-static bool has_loops(const Build *b) {
-  for (uint32_t i = 0; i < b->l->nest.n; i++)
-    if (b->l->nest.at[i].nloop) return true;
-  return false;
-}
-
 static double points_of(const Stmt *s) {
   double n = 1;
   for (uint32_t i = 0; i < s->nindex; i++) n *= (double)s->index[i].extent;
   return n;
-}
-
-static void grid_and_chunk(Build *b) {
-  Loops *l = b->l;
-  const Limits *limits = &b->u->m->limits;
-  b->k->grid = 1;
-  for (uint32_t i = 0; i < l->ngrid; i++) {
-    int64_t n = l->var.at[i].extent;
-    if (b->lanes && i == l->ngrid - 1) {
-      l->tile = tile_size(n, has_loops(b) ? limits->reduce_tile : limits->lane_tile);
-      n = (n + l->tile - 1) / l->tile;
-    }
-    b->k->grid *= n;
-  }
-  // A rough clock: 8 GB/s, and 4 lanes of any operation a nanosecond.
-  double seconds = b->k->bytes / 8e9 + b->k->flops / 4e9;
-  int64_t chunk = (int64_t)((double)limits->task_ns / 1e9 / (seconds / (double)b->k->grid));
-  int64_t most = (b->k->grid + 7) / 8;
-  if (seconds > (double)limits->share_ns / 1e9 && chunk > most) chunk = most;
-  b->k->chunk = chunk < 1 ? 1 : chunk > b->k->grid ? b->k->grid : chunk;
 }
 
 static void add_arg(Build *b, Id value, bool written) {
@@ -580,14 +444,11 @@ static void fill_kernel(Build *b) {
   const Value *v = &b->u->f->value.at[b->g->fill];
   add_arg(b, b->g->fill, true);
   b->k->fill = b->g->fill;
-  b->k->grid = value_count(v);
-  int64_t most = b->u->m->limits.fill_elements;
-  b->k->chunk = b->k->grid < most ? b->k->grid : most;
   b->k->bytes = value_bytes(v);
 }
 
-// True if the value's row at a grid point is all that its members see of it, and small enough for
-// the stack: each subscript is an index of the grid, or holds none.
+// True if the value's row at a grid point is all that its members see of it, and small enough to stay
+// there: each subscript is an index of the grid, or holds none.
 static bool fits_row(const Build *b, Id value, Layout *row) {
   const Fn *f = b->u->f;
   const Value *v = &f->value.at[value];
@@ -643,7 +504,7 @@ static void make_internal(Build *b, const bool *outside) {
     Layout row = b->u->fp->layout[v];
     if (outside[v] || row.buffer != v || row.internal) continue;
     bool registers = s->red == RED_NONE && nests_using(b, v) == 1;
-    if (!registers && (b->lanes || !fits_row(b, v, &row))) continue;
+    if (!registers && (b->l->tile || !fits_row(b, v, &row))) continue;
     row.internal = true;
     b->u->fp->layout[v] = row;
   }
@@ -660,33 +521,50 @@ static void drop_inside(Build *b) {
   b->k->inplace.n = n;
 }
 
+bool kernel_count_grid(const Fn *f, Kernel *k) {
+  const Loops *l = k->loops;
+  k->grid = k->fill == NONE ? 1 : value_count(&f->value.at[k->fill]);
+  for (uint32_t i = 0; l && i < l->ngrid; i++) {
+    int64_t n = l->var.at[i].extent;
+    if (l->tile && i + 1 == l->ngrid) n = (n - 1) / l->tile + 1;
+    if (!mul_ok(k->grid, n, &k->grid)) return false;
+  }
+  return true;
+}
+
+// The target's part, after which the loops are final.
+static void run_schedule(Build *b, const uint8_t *grid, uint32_t ngrid) {
+  Schedule s = {.u = b->u, .g = b->g, .loops = b->l, .ngrid = ngrid};
+  memcpy(s.grid, grid, ngrid);
+  b->u->m->target->schedule(&s);
+  renumber(b, s.grid, s.ngrid);
+}
+
 void fuse_loops(Fuse *u, const Group *g, const bool *outside, Kernel *k) {
   Build b = {.u = u, .g = g, .k = k};
   k->kind = K_LOOPS;
   k->fill = NONE;
   if (g->fill != NONE) {
     fill_kernel(&b);
-    k->name = kernel_name(&b);
-    return;
+  } else {
+    uint8_t grid[MAX_INDEX];
+    uint32_t ngrid = g->ngrid;
+    const Member *first = &g->member.at[0];
+    b.l = k->loops = NEW(u->m->arena, Loops);
+    for (uint32_t i = 0; i < ngrid; i++)
+      grid[i] = new_var(&b, &u->f->stmt.at[first->stmt].index[first->grid[i]]);
+    for (uint32_t i = 0; i < g->member.n; i++) {
+      PUSH(u->m->arena, k->stmt, g->member.at[i].stmt);
+      add_member(&b, &g->member.at[i]);
+    }
+    find_shared(&b);
+    merge_loops(&b, grid, &ngrid);
+    run_schedule(&b, grid, ngrid);
+    make_internal(&b, outside);
+    drop_inside(&b);
+    arguments(&b);
   }
-  b.l = k->loops = NEW(u->m->arena, Loops);
-  b.lanes = lane_mode(&b);
-  uint8_t grid[MAX_INDEX];
-  uint32_t ngrid = g->ngrid;
-  const Member *first = &g->member.at[0];
-  for (uint32_t i = 0; i < ngrid; i++)
-    grid[i] = new_var(&b, &u->f->stmt.at[first->stmt].index[first->grid[i]]);
-  for (uint32_t i = 0; i < g->member.n; i++) {
-    PUSH(u->m->arena, k->stmt, g->member.at[i].stmt);
-    add_member(&b, &g->member.at[i]);
-  }
-  find_shared(&b);
-  merge_loops(&b, grid, &ngrid);
-  choose_vectors(&b, grid, &ngrid);
-  renumber(&b, grid, ngrid);
-  make_internal(&b, outside);
-  drop_inside(&b);
   k->name = kernel_name(&b);
-  arguments(&b);
-  grid_and_chunk(&b);
+  CHECK(kernel_count_grid(u->f, k));
+  u->m->target->tasks(u->m, k);
 }

@@ -11,9 +11,11 @@
 // invalidates nothing
 #include "codegen/lower/plan.h"
 
+#include "codegen/target.h"
+
 #include <stdlib.h>
 
-static int64_t aligned(int64_t bytes) { return (bytes + FRAME_ALIGNMENT - 1) / FRAME_ALIGNMENT * FRAME_ALIGNMENT; }
+static int64_t aligned(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; }
 
 static int64_t value_bytes(const Value *v) {
   int64_t bytes;
@@ -97,7 +99,7 @@ int64_t call_scratch(const Plan *p, const Call *c, uint32_t result) {
   for (uint32_t i = 0; i < c->nresult; i++) {
     bool needed = needs_scratch(p, c, i);
     if (i == result) return needed ? at : -1;
-    if (needed) at += aligned(value_bytes(&f->value.at[f->result.at[i]]));
+    if (needed) at += aligned(value_bytes(&f->value.at[f->result.at[i]]), p->m->target->alignment);
   }
   return at;
 }
@@ -169,7 +171,7 @@ static int by_offset(const void *x, const void *y) {
 }
 
 // The lowest end of the smallest gap between `live` (sorted by offset) that holds the bytes.
-static int64_t best_gap(Block *const *live, uint32_t n, int64_t bytes) {
+static int64_t best_gap(Block *const *live, uint32_t n, int64_t bytes, int64_t alignment) {
   int64_t end = 0, best = -1, best_size = INT64_MAX;
   for (uint32_t i = 0; i < n; i++) {
     int64_t size = live[i]->offset - end;
@@ -177,13 +179,13 @@ static int64_t best_gap(Block *const *live, uint32_t n, int64_t bytes) {
       best = end;
       best_size = size;
     }
-    int64_t next = live[i]->offset + aligned(live[i]->bytes);
+    int64_t next = live[i]->offset + aligned(live[i]->bytes, alignment);
     if (next > end) end = next;
   }
   return best < 0 ? end : best;
 }
 
-int64_t plan_pack(Block *block, uint32_t n) {
+int64_t plan_pack(Block *block, uint32_t n, int64_t alignment) {
   Block **order = malloc((n + 1) * sizeof *order), **live = malloc((n + 1) * sizeof *live);
   ALLOCATED(order && live);
   for (uint32_t i = 0; i < n; i++) order[i] = &block[i];
@@ -195,8 +197,8 @@ int64_t plan_pack(Block *block, uint32_t n) {
     for (uint32_t j = 0; j < i; j++)
       if (order[j]->first <= b->last && b->first <= order[j]->last) live[nlive++] = order[j];
     qsort(live, nlive, sizeof *live, by_offset);
-    b->offset = best_gap(live, nlive, aligned(b->bytes));
-    int64_t end = b->offset + aligned(b->bytes);
+    b->offset = best_gap(live, nlive, aligned(b->bytes, alignment), alignment);
+    int64_t end = b->offset + aligned(b->bytes, alignment);
     if (end > top) top = end;
   }
   free(order);
@@ -290,7 +292,7 @@ static void place_frame(Frame *r) {
     of_call[i] = n;
     block[n++] = (Block){call_scratch(r->p, c, c->nresult), 0, i, i};
   }
-  r->fp->frame_bytes = plan_pack(block, n);
+  r->fp->frame_bytes = plan_pack(block, n, r->p->m->target->alignment);
   for (Id v = 0; v < r->f->value.n; v++)
     r->fp->address[v] = is_local(r, v) ? block[of_value[host_of(r, v)]].offset : -1;
   for (uint32_t i = 0; i < nkernel; i++)

@@ -9,6 +9,7 @@
 // n or k, and what is left runs as loops around it. Nothing is copied: a transposed operand, a
 // slice, a packed q, k, v are strides.
 #include "codegen/lower/affine.h"
+#include "codegen/target.h"
 #include "passes/product.h"
 
 typedef enum Class { BATCH, ROW, COLUMN, SUM, NCLASS } Class;
@@ -32,22 +33,13 @@ typedef struct Product {
   Dims of[NCLASS];
 } Product;
 
-// Operands and result in the type that is computed in, or operands of one 16-bit type and a result of
-// that or of float.
-static bool types_fit(const Module *m, Dtype a, Dtype b, Dtype c) {
-  if (a != b || (m->compute != DT_F32 && m->compute != DT_F64)) return false;
-  return is_half(a) ? m->compute == DT_F32 && (c == a || c == DT_F32) : a == m->compute && c == a;
-}
-
-// The body's two reads, if it is a product of two reads in types that the library computes with.
+// The body's two reads, if it is a product of two.
 static bool operands(const Product *p, Id *a, Id *b) {
   const Module *m = p->m;
   if (!ex_is(m, p->s->body, OP_MUL)) return false;
   *a = ex_arg(m, p->s->body, 0);
   *b = ex_arg(m, p->s->body, 1);
-  return ex_is(m, *a, OP_READ) && ex_is(m, *b, OP_READ) &&
-         types_fit(m, p->f->value.at[ex(m, *a)->integer].type,
-                   p->f->value.at[ex(m, *b)->integer].type, p->f->value.at[p->s->lhs].type);
+  return ex_is(m, *a, OP_READ) && ex_is(m, *b, OP_READ);
 }
 
 // Bare indices and groups of them, no index twice: then no two points write one element, also where
@@ -214,5 +206,5 @@ bool match_gemm(const Module *m, const Fn *f, const Layout *layout, const Stmt *
   g->a_col = sum.a;
   g->b_row = sum.b;
   return product_is_large(&m->limits, rows, columns, terms, (double)(g->m * g->n * g->k)) &&
-         loops_around(&p, g);
+         loops_around(&p, g) && m->target->takes_product(m, f, g);
 }

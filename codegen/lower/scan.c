@@ -5,6 +5,7 @@
 // or with <, >= or >: what cumsum writes, and its derivative. Written out it takes n * n additions;
 // one pass along j does.
 #include "codegen/lower/fuse.h"
+#include "codegen/target.h"
 
 enum { MOST_LOOPS = 6 };
 
@@ -27,10 +28,10 @@ static bool condition(const Module *m, const Stmt *s, Id e, uint32_t *i, ScanPla
   return *i != s->nfree;
 }
 
-static bool same_type(const Module *m, const Fn *f, const Stmt *s, Id read) {
+static bool type_fits(const Module *m, const Fn *f, const Stmt *s, Id read) {
   Dtype t = f->value.at[ex(m, read)->integer].type;
   if (t != f->value.at[s->lhs].type) return false;
-  return t == DT_I32 || ((t == DT_F32 || t == DT_F64) && t == m->compute);
+  return m->target->takes_scan(m, t);
 }
 
 // The dimensions beside the one summed along: neighbours that nest in both arrays are one; the
@@ -64,7 +65,7 @@ bool match_scan(const Fuse *u, const Stmt *s, ScanPlan *p) {
   if (!ex_is(m, s->body, OP_WHERE) || !is_zero(m, ex_arg(m, s->body, 2))) return false;
   Id read = ex_arg(m, s->body, 1);
   if (!ex_is(m, read, OP_READ) || !condition(m, s, ex_arg(m, s->body, 0), &i, p)) return false;
-  if (!same_type(m, u->f, s, read) || !fuse_injective(m, u->f, s)) return false;
+  if (!type_fits(m, u->f, s, read) || !fuse_injective(m, u->f, s)) return false;
   // Shorter ones stay loops, which fuse with what is around them.
   if (s->index[i].extent != s->index[s->nfree].extent ||
       s->index[i].extent < m->limits.scan_extent)

@@ -258,17 +258,6 @@ static bool inplace(Parser *p, LevelParser *x) {
   return true;
 }
 
-bool kernel_count_grid(const Fn *f, Kernel *k) {
-  const Loops *l = k->loops;
-  k->grid = k->fill == NONE ? 1 : value_count(&f->value.at[k->fill]);
-  for (uint32_t i = 0; l && i < l->ngrid; i++) {
-    int64_t n = l->var.at[i].extent;
-    if (l->tile && i + 1 == l->ngrid) n = (n - 1) / l->tile + 1;
-    if (!mul_ok(k->grid, n, &k->grid)) return false;
-  }
-  return true;
-}
-
 // A field of a kernel of loops; *mine where it is one.
 static bool loops_field(Parser *p, LevelParser *x, bool *mine) {
   *mine = true;

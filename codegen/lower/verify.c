@@ -1,7 +1,7 @@
 // The verifier of the lowered level. doc/ir.md lists its rules; the parts are in verify/.
 //
 // It reads kernels and storage as they stand, and the statements that they are made of; how the passes came to them it
-// does not ask, but for how subscripts and intrinsics are understood (affine.c, group.c, codegen/host/attention.c).
+// does not ask, but for how subscripts and intrinsics are understood (affine.c, group.c, the target).
 #include "codegen/lower/verify.h"
 
 #include "codegen/lower/verify/verifier.h"
@@ -50,19 +50,13 @@ bool v_same_point(const NestStmt *x, const Affine *a, const NestStmt *y, const A
   return true;
 }
 
-static uint32_t index_of(const NestStmt *ns, uint32_t var) {
-  uint32_t i = 0;
-  while (i < MAX_INDEX && ns->var[i] != var) i++;
-  return i;
-}
-
 bool v_same_grid_point(const Verifier *v, const Kernel *k, const When *w, const Stmt *writer, const When *r,
                        const Stmt *reader, const Id *sub, uint32_t rank) {
   for (uint32_t g = 0; g < k->loops->ngrid; g++) {
     if (k->loops->var.at[g].extent == 1) continue;
-    uint32_t i = index_of(w->ns, g);
+    uint32_t i = nest_index_of(w->ns, (uint8_t)g);
     Slot slot;
-    if (i == MAX_INDEX || !fuse_slot(v->m, writer, writer->sub, v->f->value.at[writer->lhs].rank, i, &slot))
+    if (i == NONE || !fuse_slot(v->m, writer, writer->sub, v->f->value.at[writer->lhs].rank, i, &slot))
       return false;
     uint8_t j = fuse_index_at(v->m, reader, sub, rank, slot);
     if (j == NO_VAR || r->ns->var[j] != g) return false;

@@ -11,7 +11,4 @@ extern const char *const kernel_word[NKERNEL_WORD];
 // For each value of the function, whether its text mentions it: others are not printed.
 bool *lowered_mentions(const Module *m, const Fn *f);
 
-// Sets Kernel.grid from its loops, or from what it fills.
-bool kernel_count_grid(const Fn *f, Kernel *k);
-
 #endif

@@ -2,6 +2,7 @@
 // definition, gives what the statement gives.
 #include <stdlib.h>
 
+#include "codegen/target.h"
 #include "codegen/lower/kernel.h"
 #include "ir/interp/interp.h"
 #include "ir/text/text.h"
@@ -117,6 +118,7 @@ static bool check(const Case *c) {
   char *text = arena_printf(a, "module t\ncompute f32\n%s", c->text);
   Module *m = ir_parse(a, s, str_intern("case"), text, strlen(text));
   if (!m) return printf("%s: does not parse\n", c->fact), false;
+  target_use(m, target_named("cpu"));
   const Fn *f = &m->fn.at[0];
   GemmPlan g = {0};
   bool matched = match_gemm(m, f, row_major(a, f), &f->stmt.at[f->stmt.n - 1], &g), ok = matched == (c->m != 0);

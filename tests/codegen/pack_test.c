@@ -40,7 +40,7 @@ int main(void) {
       b[i] = (Block){below(5) ? (int64_t)(1 + below(1 << (4 + below(14)))) : 0, -1, first,
                      first + length < moments ? first + length : moments - 1};
     }
-    int64_t total = plan_pack(b, n), least = worst_moment(b, n, moments);
+    int64_t total = plan_pack(b, n, 64), least = worst_moment(b, n, moments);
     for (uint32_t i = 0; i < n; i++) {
       if (b[i].offset % 64 || b[i].offset < 0 || b[i].offset + b[i].bytes > total)
         return printf("trial %d: block %u at %lld\n", trial, i, (long long)b[i].offset), 1;

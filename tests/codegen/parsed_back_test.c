@@ -1,5 +1,6 @@
 // Kernels that were printed and parsed back are the kernels that were printed: host C and LLVM IR made of them are the
 // same to the byte.
+#include "codegen/target.h"
 #include "codegen/lower/text.h"
 #include "driver/passes.h"
 #include "frontend/frontend.h"
@@ -30,6 +31,7 @@ static Module *lowered(Arena *a, Sources *s, const Case *c) {
                        .stdlib = str_intern(SOURCE_DIR "/stdlib"), .define = d, .ndefine = n};
   Module *m = frontend_compile(a, s, &o);
   if (!m) return NULL;
+  target_use(m, target_named("cpu"));
   if (c->axis) PUSH(a, m->axis, axis_new(str_intern(c->axis), 2));
   if (c->pipeline) {
     m->stages = 2;
@@ -42,9 +44,9 @@ static Module *lowered(Arena *a, Sources *s, const Case *c) {
 // All that is emitted.
 static void emit(const Module *m, Buf *out) {
   Buf err = {0};
-  CpuOptions cpu = {.arch = str_intern("x86-64-v3"), .opt = 0};
-  host_c(m->lowered, cpu.arch, str_intern("test"), out);
-  CHECK(cpu_kernels(m->lowered, &cpu, CPU_LLVM, out, &err));
+  KernelOptions ko = {.arch = str_intern("x86-64-v3"), .optimise = 0};
+  host_c(m->lowered, ko.arch, str_intern("test"), out);
+  CHECK(m->target->kernels(m->lowered, &ko, str_intern("llvm"), out, &err));
 }
 
 static bool check(const Case *c) {
@@ -55,6 +57,7 @@ static bool check(const Case *c) {
   Module *m = lowered(a, s, c);
   if (m) level_print(m, true, &text);
   Module *again = m ? level_parse(a, s, str_intern("printed.ir"), text.text, text.n) : NULL;
+  if (again) target_use(again, m->target);
   if (again) emit(m, &one), emit(again, &two);
   bool same = again && one.n == two.n && !memcmp(one.text, two.text, one.n);
   for (size_t i = 0; again && !same; i++) {

@@ -1,6 +1,7 @@
 // Storage of what ranks exchange: from the post of a collective to its wait no kernel touches where
 // its result will be. A sum over ranks takes over the storage of its terms only where they are read
 // no more.
+#include "codegen/target.h"
 #include "codegen/lower/plan.h"
 #include "ir/text/text.h"
 
@@ -82,6 +83,7 @@ int main(void) {
   Module *m = ir_parse(a, src, str_intern("storage"), text, strlen(text));
   int bad = 0;
   if (!m) return 1;
+  target_use(m, target_named("cpu"));
   m->limits.kernel_statements = 1;
   Plan *p = plan_lower(m);
   for (Id fn = 0; fn < 2; fn++) {

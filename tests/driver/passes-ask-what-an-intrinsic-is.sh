@@ -4,7 +4,7 @@
 cd "$SRC"
 python3 - <<'PY' || fail "see above: what a pass must know of an intrinsic is a question for ir/intrinsic.h"
 import pathlib, re, sys
-printers = {"codegen/host/attention.c", "codegen/host/host.h", "codegen/host/decl.c", "codegen/host/fn.c"}
+printers = {f"codegen/cpu/{name}" for name in ("attention.c", "launch.c", "library.c", "target.c", "target.h")}
 bare = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|^#include[^\n]*', re.S | re.M)
 found = seen = 0
 for folder in ("passes", "codegen"):

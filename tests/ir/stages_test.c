@@ -3,6 +3,8 @@
 #include <dirent.h>
 #include <stdlib.h>
 
+#include "codegen/target.h"
+#include "codegen/target.h"
 #include "frontend/frontend.h"
 #include "ir/text/text.h"
 #include "ir/verify.h"
@@ -60,6 +62,7 @@ static Module *load(Arena *a, Sources *s, const char *path) {
 static bool check(const char *path) {
   Arena *a = arena_new();
   Module *m = load(a, sources_new(a), path);
+  if (m) target_use(m, target_named("cpu"));
   bool ok = m && holds(m, path, "reading", false);
   for (int i = 0; ok && i < NPASS; i++) {
     bool text = m->train.batch == 0;

@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <stdlib.h>
 
+#include "codegen/target.h"
 #include "codegen/lower/text.h"
 #include "codegen/lower/verify.h"
 #include "ir/verify.h"
@@ -42,6 +43,7 @@ static bool is_refused(const char *text, size_t n) {
   Buf why = {0};
   s->out = tmpfile();
   Module *m = s->out ? level_parse(a, s, str_intern("changed.ir"), text, n) : NULL;
+  if (m) target_use(m, target_named("cpu"));
   bool ok = m && ir_verify(m, &why) && m->lowered && plan_verify(m->lowered, &why);
   if (s->out) fclose(s->out);
   buf_free(&why);
@@ -112,6 +114,7 @@ static bool check(const char *path) {
     want = str_internn(text + sizeof lead - 1, (size_t)(rest - text) - sizeof lead);
   }
   Module *m = text ? level_parse(a, s, str_intern(path), rest, strlen(rest)) : NULL;
+  if (m) target_use(m, target_named("cpu"));
   bool ok = m && m->lowered;
   if (ok && !ir_verify(m, &why)) printf("  the module: %s\n", why.text), ok = false;
   ok = ok && prints_the_same(m, rest) && (want ? refused(m, want) : accepted(m) && every_line_counts(rest));

@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "codegen/target.h"
 #include "ir/text/text.h"
 #include "tests/random/support/check.h"
 
@@ -43,7 +44,7 @@ typedef struct Shared {
 
 static void set_limits(const Options *o, Limits *l) {
   Buf why = {0};
-  *l = default_limits;
+  *l = target_named("cpu")->limits;
   if (limits_set(l, o->limits, &why)) return;
   fprintf(stderr, "--limits %s\n", why.text);
   exit(64);
@@ -255,8 +256,9 @@ static void report(const Options *o, uint64_t seed, const Failure *f, Shared *s)
   }
   Buf passes = {0}, code = {0};
   CompileOptions co = compile_options(o, seed);
-  limits_print(&c.limits, &passes);
-  limits_print(&co.limits, &code);
+  const Limits *usual = &target_named("cpu")->limits;
+  limits_print(&c.limits, usual, &passes);
+  limits_print(&co.limits, usual, &code);
   printf("passes: %s\ncode: --arch %s --opt %d %s\n", passes.n ? passes.text : "usual limits",
          co.arch, co.opt, code.n ? code.text : "usual limits");
   printf("---- seed %llu (%s%s), %s%s: %s\n%s\n", (unsigned long long)seed,

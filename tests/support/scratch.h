@@ -4,7 +4,7 @@
 
 #include <dlfcn.h>
 
-#include "codegen/lower/kernel.h"
+#include "codegen/target.h"
 
 // What the program asks for, by the runtime's part that is linked to it where it asks for any.
 static inline void plan_scratch(void *lib, const Plan *p) {
@@ -12,7 +12,7 @@ static inline void plan_scratch(void *lib, const Plan *p) {
     void *p;
     int (*f)(size_t);
   } symbol = {dlsym(lib, "dt_scratch_plan")};
-  int64_t bytes = largest_scratch(p);
+  int64_t bytes = p->m->target->scratch(p);
   CHECK(!bytes || (symbol.f && symbol.f((size_t)bytes) == 0));
 }
 

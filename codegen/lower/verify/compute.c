@@ -2,6 +2,7 @@
 // all their points, each point once; or a matrix product or scan moves through its operands as it does; or it has nothing
 // to do, as what it reads lies where it would write it.
 #include "codegen/lower/verify/verifier.h"
+#include "codegen/target.h"
 
 enum { MOST_MOVES = 128 };
 
@@ -250,8 +251,11 @@ static bool product_fits(Verifier *v, const Kernel *k) {
   bool is = s->red == RED_SUM && ex_is(v->m, s->body, OP_MUL);
   Id x = is ? ex_arg(v->m, s->body, 0) : NONE, y = is ? ex_arg(v->m, s->body, 1) : NONE;
   is = is && ex_is(v->m, x, OP_READ) && ex_is(v->m, y, OP_READ);
-  if (is && (is_product_of(v, s, g, &plan, x, y) || is_product_of(v, s, g, &plan, y, x))) return bias_fits(v, k);
-  return v_fail(v, k, stmt, "the product's sizes, strides and offsets are not the statement's");
+  if (!is || !(is_product_of(v, s, g, &plan, x, y) || is_product_of(v, s, g, &plan, y, x)))
+    return v_fail(v, k, stmt, "the product's sizes, strides and offsets are not the statement's");
+  if (!bias_fits(v, k)) return false;
+  return v->m->target->takes_product(v->m, v->f, g) ||
+         v_fail(v, k, stmt, "target %s has no product of these types and strides", v->m->target->name);
 }
 
 static bool scan_fits(Verifier *v, const Kernel *k) {

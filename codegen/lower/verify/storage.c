@@ -1,6 +1,7 @@
 // Where values lie: views within what they are views of, rows inside of kernels with a place for each element, and, after
 // pass plan, buffers that are alive together apart from one another in the function's frame.
 #include "codegen/lower/verify/verifier.h"
+#include "codegen/target.h"
 
 #include <stdlib.h>
 
@@ -230,9 +231,10 @@ static void find_lives(const Verifier *v, Life *life) {
 }
 
 static bool use_fits(Verifier *v, const Kernel *k, const Use *u, const char *what) {
-  if (u->from % FRAME_ALIGNMENT)
-    return v_fail(v, k, NONE, "%s lies at %lld, which is no multiple of %d", what, (long long)u->from,
-                  FRAME_ALIGNMENT);
+  int64_t alignment = v->m->target->alignment;
+  if (u->from % alignment)
+    return v_fail(v, k, NONE, "%s lies at %lld, which is no multiple of %lld", what, (long long)u->from,
+                  (long long)alignment);
   if (u->from < 0 || u->bytes < 0 || u->from > v->fp->frame_bytes - u->bytes)
     return v_fail(v, k, NONE, "%s lies at bytes %lld to %lld of a frame of %lld", what, (long long)u->from,
                   (long long)(u->from + u->bytes), (long long)v->fp->frame_bytes);

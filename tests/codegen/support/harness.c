@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "codegen/target.h"
 #include "codegen/link.h"
 #include "ir/interp/interp.h"
 #include "ir/text/text.h"
@@ -114,13 +115,13 @@ static bool emits_the_same_twice(const Plan *p, Buf *c) {
 // The compiled function, loaded; NULL after a message.
 static TestFn *build(const Plan *p, Id fn) {
   Buf c = {0}, object = {0}, err = {0};
-  CpuOptions cpu = {.arch = str_intern("native"), .opt = 3};
+  KernelOptions ko = {.arch = str_intern("native"), .optimise = 3};
   char path[] = "/tmp/dtc-test-XXXXXX";
   int fd = mkstemp(path);
   if (fd >= 0) close(fd);
   setenv("CC", "cc -Werror", 1);
-  LinkOptions o = {.output = str_intern(path), .arch = cpu.arch, .plan = p, .shared = true};
-  if (!emits_the_same_twice(p, &c) || !cpu_kernels(p, &cpu, CPU_OBJECT, &object, &err) ||
+  LinkOptions o = {.output = str_intern(path), .arch = ko.arch, .plan = p, .shared = true};
+  if (!emits_the_same_twice(p, &c) || !p->m->target->kernels(p, &ko, NULL, &object, &err) ||
       !link_program(&o, &c, &object)) {
     printf("%s\n%s\n", err.text ? err.text : "", c.text);
     return NULL;
@@ -142,6 +143,7 @@ bool harness_run(Module *m, Id fn, bool integers) {
   Run r = {.m = m, .f = &m->fn.at[fn], .fn = fn, .unit = m->compute == DT_F64 ? 0x1p-53 : 0x1p-24};
   CHECK(r.f->arg.n <= MOST && r.f->result.n <= MOST);
   m->entry[ENTRY_STEP] = fn;
+  if (!m->target) target_use(m, target_named("cpu"));
   Plan *p = plan_lower(m);
   TestFn *run = build(p, fn);
   if (!run) return false;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "codegen/target.h"
 #include "codegen/lower/kernel.h"
 #include "codegen/link.h"
 #include "runtime/train/zero.h"
@@ -12,15 +13,16 @@
 enum { GUARD = 4096 };
 
 bool native_build(const Case *c, Module *m, Native *n) {
+  target_use(m, target_named("cpu"));
   Plan *p = plan_lower(m);
   Buf text = {0}, object = {0}, error = {0};
-  CpuOptions cpu = {.arch = str_intern("native"), .opt = 3};
-  host_c(p, cpu.arch, str_intern("test"), &text);
-  bool ok = cpu_kernels(p, &cpu, CPU_OBJECT, &object, &error);
+  KernelOptions ko = {.arch = str_intern("native"), .optimise = 3};
+  host_c(p, ko.arch, str_intern("test"), &text);
+  bool ok = m->target->kernels(p, &ko, NULL, &object, &error);
   char path[] = "/tmp/dtc-gradient-XXXXXX";
   int fd = mkstemp(path);
   if (fd >= 0) close(fd);
-  LinkOptions o = {.output = str_intern(path), .arch = cpu.arch, .plan = p, .shared = true};
+  LinkOptions o = {.output = str_intern(path), .arch = ko.arch, .plan = p, .shared = true};
   ok = ok && link_program(&o, &text, &object);
   *n = (Native){.lib = ok ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL};
   if (!n->lib)

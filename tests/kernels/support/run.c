@@ -1,4 +1,5 @@
 #define _GNU_SOURCE
+#include "codegen/target.h"
 #include "tests/kernels/support/run.h"
 
 #include "ir/interp/interp.h"
@@ -19,7 +20,9 @@ typedef struct Run {
 
 Module *kernels_parse(const char *name, const char *text) {
   Arena *a = arena_new();
-  return ir_parse(a, sources_new(a), str_intern(name), text, strlen(text));
+  Module *m = ir_parse(a, sources_new(a), str_intern(name), text, strlen(text));
+  if (m) target_use(m, target_named("cpu"));
+  return m;
 }
 
 int kernel_count(const Plan *p, const FnPlan *f, KernelKind kind) {
@@ -288,8 +291,8 @@ int kernels_check_module(const char *name, Module *m, const CheckOptions *o) {
   if (!pass_fuse(m)) return -1;
   Run r = {.p = m->lowered, .m = m, .key = {7, 3}};
   Buf object = {0}, err = {0};
-  CpuOptions co = {str_intern(o->arch ? o->arch : "native"), 3};
-  if (!cpu_kernels(r.p, &co, CPU_OBJECT, &object, &err))
+  KernelOptions ko = {str_intern(o->arch ? o->arch : "native"), 3};
+  if (!m->target->kernels(r.p, &ko, NULL, &object, &err))
     return fprintf(stderr, "%s: %s\n", name, err.text), -1;
   r.so = load(&object);
   if (!r.so) return -1;

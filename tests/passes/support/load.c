@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "codegen/target.h"
 #include "ir/verify.h"
 #include "passes/passes.h"
 
@@ -37,6 +38,7 @@ static bool verified(const Module *m, const char *path, const char *after) {
 Module *load_module(Arena *a, const char *path, const char *text) {
   Sources *s = sources_new(a);
   Module *m = ir_parse(a, s, str_intern(path), text, strlen(text));
+  if (m) target_use(m, target_named("cpu"));
   return m && verified(m, path, "parsing") ? m : NULL;
 }
 

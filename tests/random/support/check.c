@@ -1,3 +1,4 @@
+#include "codegen/target.h"
 #include "tests/random/support/check.h"
 
 #include <math.h>
@@ -32,6 +33,7 @@ Module *copy_module(Arena *a, const Module *m) {
   Module *r =
       ir_parse(a, s, str_intern("program.ir"), arena_copy(a, text.text, text.n + 1), text.n);
   buf_free(&text);
+  if (r && m->target) target_use(r, m->target);
   if (r) r->limits = m->limits;
   return r;
 }
@@ -306,7 +308,11 @@ bool check_program(const Module *source, const CheckOptions *o, Lowered out[2], 
     two->entry[ENTRY_UPDATE] = NONE;
     return pass(&c, two, pass_inline, STAGE_INLINE, ENTRY_LOSS, NULL, 0) && check_range(&c, two);
   }
-  if (ok) one->limits = two->limits = o->limits;
+  if (ok) {
+    target_use(one, target_named("cpu"));
+    target_use(two, target_named("cpu"));
+    one->limits = two->limits = o->limits;
+  }
   ok = ok && forward(&c, source, one, &out[0]) && backward(&c, two, &out[1]);
   return ok || !f->failed;
 }

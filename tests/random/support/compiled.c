@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "codegen/target.h"
 #include "codegen/lower/kernel.h"
 #include "codegen/link.h"
 #include "codegen/lower/text.h"
@@ -129,6 +130,7 @@ static bool round_trip(Arena *a, const Module *m, Buf *error) {
   s->out = stderr;
   level_print(m, true, &one);
   Module *again = level_parse(a, s, str_intern("kernels.ir"), one.text, one.n);
+  if (again) target_use(again, m->target);
   if (again) level_print(again, true, &two);
   bool same = again && one.n == two.n && !memcmp(one.text, two.text, one.n);
   bool ok = plan_verify(m->lowered, &why) && same && plan_verify(again->lowered, &why);
@@ -152,13 +154,13 @@ static Plan *lower_program(Arena *a, Module *m, Buf *error) {
 
 static void *build(const Plan *p, const CompileOptions *with, Buf *error) {
   Buf c = {0}, object = {0};
-  CpuOptions cpu = {.arch = str_intern(with->arch), .opt = with->opt};
+  KernelOptions ko = {.arch = str_intern(with->arch), .optimise = with->opt};
   host_c_test(p, &c);
-  bool ok = cpu_kernels(p, &cpu, CPU_OBJECT, &object, error);
+  bool ok = p->m->target->kernels(p, &ko, NULL, &object, error);
   char path[] = "/tmp/dtc-random-XXXXXX";
   int fd = mkstemp(path);
   if (fd >= 0) close(fd);
-  LinkOptions o = {.output = str_intern(path), .arch = cpu.arch, .plan = p, .shared = true,
+  LinkOptions o = {.output = str_intern(path), .arch = ko.arch, .plan = p, .shared = true,
                    .quick = true};
   ok = ok && link_program(&o, &c, &object);
   void *lib = ok ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
@@ -176,6 +178,7 @@ bool check_compiled(Arena *a, Job *job, uint32_t n, const CompileOptions *o, Fai
   Id *fn = NEWN(a, Id, n + 1);
   for (uint32_t i = 0; i < n; i++) fn[i] = merge_fn(m, job[i].low.m, job[i].low.fn);
   m->compute = job[0].low.m->compute;
+  target_use(m, target_named("cpu"));
   m->limits = o->limits;
   if (n == 1) m->entry[ENTRY_UPDATE] = fn[0];
   else merge_top(m, fn, n);

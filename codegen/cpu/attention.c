@@ -1,6 +1,7 @@
 // A call of the attention intrinsic (ir/attention.h defines it): its shape as a DtAttention, its
 // operands in order. Operands may be views, slices of a packed q, k, v, say: they are strides. lse
 // may be dropped.
+#include "codegen/cpu/target.h"
 #include "codegen/host/host.h"
 #include "ir/intrinsic.h"
 #include "runtime/device/cpu/scratch.h"
@@ -78,15 +79,13 @@ static Cost attention_cost(const Module *m, const Fn *f, const Stmt *s) {
   return c;
 }
 
-bool match_intrinsic(const Module *m, const Fn *f, const Stmt *s, Cost *cost) {
-  if (s->kind != ST_CALL || m->fn.at[s->call->fn].intrinsic != INTR_ATTENTION ||
-      !is_attention(m, f, s))
-    return false;
+bool cpu_takes_attention(const Module *m, const Fn *f, const Stmt *s, Cost *cost) {
+  if (m->fn.at[s->call->fn].intrinsic != INTR_ATTENTION || !is_attention(m, f, s)) return false;
   if (cost) *cost = attention_cost(m, f, s);
   return true;
 }
 
-int64_t intrinsic_scratch(const Module *m, const Fn *f, const Stmt *s) {
+int64_t cpu_attention_scratch(const Module *m, const Fn *f, const Stmt *s) {
   const Value *q = &f->value.at[s->call->arg[OPD_Q].value];
   return dt_attention_scratch(q->extent[q->rank - 1], m->fn.at[s->call->fn].backward,
                               q->type == DT_F64);
@@ -127,7 +126,7 @@ static void print_form(Buf *b, const Attention *a) {
   if (a->has_sink && !a->sinks) print_real(b, "sink", a->sink);
 }
 
-void host_attention_shape(Host *h, Id fn, const Kernel *k) {
+void cpu_attention_shape(Host *h, Id fn, const Kernel *k) {
   static const struct {
     const char *name, *dims;
   } operand[NOPERAND] = {{"q", "btgre"},  {"k", "btge"},     {"v", "btge"},   {"slope", "gr"},
@@ -193,7 +192,10 @@ static Str array(HostFn *x, Id value) {
   return value == NONE ? str_intern("NULL") : host_start(x, value);
 }
 
-Str host_attention_call(HostFn *x, const Kernel *k, Str arg[HOST_ATTENTION_ARGS], uint32_t *n) {
+enum { MOST_ARGS = 20 };
+
+// The name of what is called, and its n arguments; NULL: a result that is dropped.
+static Str attention_call(HostFn *x, const Kernel *k, Str arg[MOST_ARGS], uint32_t *n) {
   const Call *c = x->f->stmt.at[k->stmt.at[0]].call;
   const Fn *callee = &x->h->m->fn.at[c->fn];
   const Attention *a = &callee->form;
@@ -215,4 +217,14 @@ Str host_attention_call(HostFn *x, const Kernel *k, Str arg[HOST_ATTENTION_ARGS]
       arg[(*n)++] = v[i] == NONE ? NULL : host_start(x, v[i]);
   return str_printf("dt_attend%s%s", callee->backward ? "_bwd" : "",
                     arrays ? "_with" : placed ? "_at" : "");
+}
+
+void cpu_attention_launch(HostFn *x, uint32_t kernel) {
+  const Kernel *k = &x->fp->kernel.at[kernel];
+  Str arg[MOST_ARGS];
+  uint32_t n;
+  Str name = attention_call(x, k, arg, &n);
+  for (uint32_t i = 0; i < n; i++) // dropped, but the implementation writes it
+    if (!arg[i]) arg[i] = str_printf("(void *)(%s)", host_frame(x, x->fp->callee_frame[kernel]));
+  put_call(&x->body, 2, name, arg, n, ";\n");
 }

@@ -1,0 +1,95 @@
+// Processors that kernels can be compiled for, and what a program needs of the one that it runs on.
+#include "codegen/cpu/target.h"
+#include "codegen/host/host.h"
+#include "runtime/device/cpu/level.h"
+
+bool cpu_known(Str arch) {
+  static const char *const name[] = {
+      "native",         "x86-64",         "x86-64-v2",     "x86-64-v3",     "x86-64-v4",
+      "nehalem",        "sandybridge",    "ivybridge",     "haswell",       "broadwell",
+      "skylake",        "skylake-avx512", "cascadelake",   "cooperlake",    "icelake-client",
+      "icelake-server", "sapphirerapids", "emeraldrapids", "graniterapids", "alderlake",
+      "znver1",         "znver2",         "znver3",        "znver4",        "znver5"};
+  for (unsigned i = 0; i < sizeof name / sizeof *name; i++)
+    if (!strcmp(arch, name[i])) return true;
+  return false;
+}
+
+int cpu_vector_bits(Str arch) {
+  static const char *const none[] = {"x86-64", "x86-64-v2", "nehalem", "sandybridge", "ivybridge"};
+  static const char *const avx2[] = {"x86-64-v3", "haswell", "broadwell", "skylake",
+                                     "alderlake", "znver1",  "znver2",    "znver3"};
+  if (!strcmp(arch, "native")) {
+    __builtin_cpu_init();
+    bool v4 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    return v4 ? 512 : __builtin_cpu_supports("avx2") ? 256 : 128;
+  }
+  for (unsigned i = 0; i < sizeof none / sizeof *none; i++)
+    if (!strcmp(arch, none[i])) return 128;
+  for (unsigned i = 0; i < sizeof avx2 / sizeof *avx2; i++)
+    if (!strcmp(arch, avx2[i])) return 256;
+  return 512;
+}
+
+// The level of a named processor (runtime/device/cpu/level.h); 0 for native, or what is no x86-64.
+static int level_of(Str arch) {
+#if defined(__x86_64__)
+  if (strcmp(arch, "native") != 0) {
+    int bits = cpu_vector_bits(arch);
+    return bits == 512 ? 4 : bits == 256 ? 3 : 1;
+  }
+#endif
+  (void)arch;
+  return 0;
+}
+
+#define SSE4    "sse3 ssse3 sse4.1 sse4.2 popcnt"
+#define ICELAKE "avx512ifma avx512vbmi avx512vbmi2 avx512vnni avx512bitalg avx512vpopcntdq gfni"
+
+// What it needs beyond its level, for dt_cpu_has; of native all that this machine has.
+static void features_of(Str arch, char *out, size_t size) {
+  static const struct {
+    const char *arch, *needs;
+  } more[] = {{"x86-64-v2", SSE4},
+              {"nehalem", SSE4},
+              {"sandybridge", SSE4 " avx"},
+              {"ivybridge", SSE4 " avx f16c"},
+              {"alderlake", "avxvnni gfni"},
+              {"cascadelake", "avx512vnni"},
+              {"cooperlake", "avx512vnni avx512bf16"},
+              {"icelake-client", ICELAKE},
+              {"icelake-server", ICELAKE},
+              {"sapphirerapids", ICELAKE " avx512bf16 avx512fp16 avxvnni"},
+              {"emeraldrapids", ICELAKE " avx512bf16 avx512fp16 avxvnni"},
+              {"graniterapids", ICELAKE " avx512bf16 avx512fp16 avxvnni"},
+              {"znver4", ICELAKE " avx512bf16"},
+              {"znver5", ICELAKE " avx512bf16 avxvnni"}};
+  out[0] = 0;
+  if (!strcmp(arch, "native")) dt_cpu_features(out, size);
+  for (unsigned i = 0; i < sizeof more / sizeof *more; i++)
+    if (!strcmp(arch, more[i].arch)) snprintf(out, size, "%s", more[i].needs);
+}
+
+enum { FEATURES_IN_LINE = 85 }; // characters
+
+// What the kernels may use of the processor.
+void cpu_program(Host *h, Str arch) {
+  char features[512] = "";
+  int level = level_of(arch);
+  if (level) buf_printf(h->out, "    .cpu_level = %d,\n", level);
+  features_of(arch, features, sizeof features);
+  if (!features[0]) return;
+  buf_printf(h->out, "    .cpu_features =");
+  for (const char *word = features; *word;) { // a line's literal ends in the space before the next
+    size_t n = strlen(word);
+    if (n > FEATURES_IN_LINE) {
+      n = FEATURES_IN_LINE;
+      while (word[n - 1] != ' ') n--;
+    }
+    buf_printf(h->out, "\n        ");
+    put_string(h->out, str_printf("%.*s", (int)n, word));
+    word += n;
+  }
+  buf_printf(h->out, ",\n");
+}

@@ -1,0 +1,108 @@
+// Kernels in the emitted C: above a function what each is, in it the calls of runtime/launch.h.
+#include "codegen/cpu/target.h"
+#include "codegen/host/host.h"
+
+// ---- declarations
+
+static void declare_gemm(Host *h, const Fn *f, const Kernel *k) {
+  const GemmPlan *g = &k->gemm;
+  buf_printf(h->out, "static const DtGemm %s = {.m = %lld, .n = %lld, .k = %lld,\n", k->name,
+             (long long)g->m, (long long)g->n, (long long)g->k);
+  buf_printf(h->out,
+             "    .a_row = %lld, .a_col = %lld, .b_row = %lld, .b_col = %lld, .c_row = %lld",
+             (long long)g->a_row, (long long)g->a_col, (long long)g->b_row, (long long)g->b_col,
+             (long long)g->c_row);
+  if (g->nbatch) buf_printf(h->out, ",\n    .nbatch = %u, .batch = {", g->nbatch);
+  for (uint32_t i = 0; i < g->nbatch; i++)
+    buf_printf(h->out, "%s{.count = %lld, .a = %lld, .b = %lld, .c = %lld}", i ? ", " : "",
+               (long long)g->batch[i].count, (long long)g->batch[i].a, (long long)g->batch[i].b,
+               (long long)g->batch[i].c);
+  if (g->nbatch) buf_printf(h->out, "}");
+  if (is_half(f->value.at[g->a].type)) {
+    buf_printf(h->out, ",\n    .operand = %s, .result = %s", host_type[f->value.at[g->a].type],
+               host_type[f->value.at[g->c].type]);
+    if (g->bias != NONE) buf_printf(h->out, ", .bias = %s", host_type[f->value.at[g->bias].type]);
+  }
+  buf_printf(h->out, "};\n");
+}
+
+static void declare_scan(Host *h, const Kernel *k) {
+  const ScanPlan *p = &k->scan;
+  buf_printf(h->out,
+             "static const DtScan %s = {.n = %lld, .x = %lld, .y = %lld, .count = %lld, "
+             ".x_col = %lld, .y_col = %lld",
+             k->name, (long long)p->along.count, (long long)p->along.x, (long long)p->along.y,
+             (long long)p->column.count, (long long)p->column.x, (long long)p->column.y);
+  if (p->nloop) buf_printf(h->out, ",\n    .nloop = %u, .loop = {", p->nloop);
+  for (uint32_t i = 0; i < p->nloop; i++)
+    buf_printf(h->out, "%s{.count = %lld, .x = %lld, .y = %lld}", i ? ", " : "",
+               (long long)p->loop[i].count, (long long)p->loop[i].x, (long long)p->loop[i].y);
+  buf_printf(h->out, "%s%s%s%s};\n", p->nloop ? "}" : "", p->reverse ? ", .reverse = true" : "",
+             p->exclusive ? ", .exclusive = true" : "", p->add ? ", .add = true" : "");
+}
+
+void cpu_declare(Host *h, Id fn, const Kernel *k) {
+  switch (k->kind) {
+  case K_LOOPS: buf_printf(h->out, "DT_KERNEL(%s);\n", k->name); return;
+  case K_GEMM: declare_gemm(h, &h->m->fn.at[fn], k); return;
+  case K_SCAN: declare_scan(h, k); return;
+  case K_INTRINSIC: cpu_attention_shape(h, fn, k); return;
+  default: BUG("a kernel of kind %d is declared", k->kind);
+  }
+}
+
+// ---- launches
+
+static void launch_loops(HostFn *x, const Kernel *k) {
+  uint32_t n = 0;
+  Str *arg = NEWN(x->h->a, Str, k->arg.n + 4);
+  // Many threads call the update, each with a piece of its own.
+  bool alone = x->entry == ENTRY_UPDATE;
+  arg[n++] = k->name;
+  arg[n++] = str_printf("%lld", (long long)k->grid);
+  if (!alone) arg[n++] = str_printf("%lld", (long long)k->chunk);
+  for (uint32_t i = 0; i < k->arg.n; i++) arg[n++] = host_buffer(x, k->arg.at[i]);
+  if (k->random) {
+    x->key_used = true;
+    arg[n++] = str_intern("key");
+  }
+  put_call(&x->body, 2, alone ? "dt_run" : "dt_launch", arg, n, ";\n");
+}
+
+static void launch_gemm(HostFn *x, uint32_t kernel) {
+  const Kernel *k = &x->fp->kernel.at[kernel];
+  const GemmPlan *g = &k->gemm;
+  bool stores = host_kernel_stores(x->h, x->id, kernel);
+  x->beta_used |= stores;
+  const Layout *l = x->fp->layout;
+  const char *beta = g->accumulate ? "1" : "0";
+  if (g->bias != NONE) {
+    Str with[] = {k->name, host_plus(host_buffer(x, l[g->a].buffer), g->a_offset),
+                  host_plus(host_buffer(x, l[g->b].buffer), g->b_offset),
+                  host_plus(host_buffer(x, l[g->bias].buffer), g->bias_offset),
+                  host_plus(host_buffer(x, l[g->c].buffer), g->c_offset)};
+    put_call(&x->body, 2, "dt_matmul_bias", with, 5, ";\n");
+    return;
+  }
+  Str arg[] = {k->name, host_plus(host_buffer(x, l[g->a].buffer), g->a_offset),
+               host_plus(host_buffer(x, l[g->b].buffer), g->b_offset),
+               host_plus(host_buffer(x, l[g->c].buffer), g->c_offset), stores ? "beta" : beta};
+  put_call(&x->body, 2, "dt_matmul", arg, 5, ";\n");
+}
+
+static void launch_scan(HostFn *x, const Kernel *k) {
+  Str arg[] = {k->name, host_plus(host_buffer(x, k->scan.from), k->scan.from_offset),
+               host_plus(host_buffer(x, k->scan.to), k->scan.to_offset)};
+  put_call(&x->body, 2, "dt_scan", arg, 3, ";\n");
+}
+
+void cpu_launch(HostFn *x, uint32_t kernel) {
+  const Kernel *k = &x->fp->kernel.at[kernel];
+  switch (k->kind) {
+  case K_LOOPS: launch_loops(x, k); return;
+  case K_GEMM: launch_gemm(x, kernel); return;
+  case K_SCAN: launch_scan(x, k); return;
+  case K_INTRINSIC: cpu_attention_launch(x, kernel); return;
+  default: BUG("a kernel of kind %d is launched", k->kind);
+  }
+}

@@ -1,0 +1,62 @@
+#include "codegen/cpu/target.h"
+
+static bool stores(Dtype t) { return t != DT_REAL; }
+
+static const char *const forms[] = {"llvm", "asm", NULL};
+
+const Target cpu_target = {
+    .name = "cpu",
+    .limits =
+        {
+#define X(name, value, least, most, meaning) .name = (value),
+            COMPILER_LIMITS(X)
+#undef X
+            .cut_points = 1 << 16,
+            .cut_results = 16,
+            .cut_block = 128,
+            .cut_block_most = 8192,
+            .cut_partials = 1 << 17,
+            .rows_points = 1 << 18,
+            .rows_results = 2048,
+            .rows_block = 32,
+            .join_points = 32,
+            .product_side = 4,
+            .product_sum = 4,
+            .product_work = 4096,
+            .product_loops = 4,
+            .scan_extent = 64,
+            .kernel_statements = 40,
+            .nest_statements = 48,
+            .nest_reductions = 4,
+            .join_work = 4096,
+            .join_elements = 64,
+            .join_bytes = 1 << 20,
+            .row_bytes = 64 << 10,
+            .lanes = 16, // of AVX-512 and float, so that kernels are the same for all processors
+            .lane_tile = 1024,
+            .reduce_tile = 128,
+            .task_ns = 30000,
+            .share_ns = 80000,
+            .fill_elements = 1 << 16,
+            .chain = 32,
+        },
+    .alignment = 64, // a cache line, and the longest vector
+    .stores = stores,
+    .takes_product = cpu_takes_product,
+    .takes_scan = cpu_takes_scan,
+    .takes_intrinsic = cpu_takes_attention,
+    .scratch = cpu_scratch,
+    .lane_index = cpu_lane_index,
+    .schedule = cpu_schedule,
+    .tasks = cpu_tasks,
+    .order = cpu_order,
+    .usual_arch = "native",
+    .knows_arch = cpu_known,
+    .forms = forms,
+    .kernels = cpu_kernels,
+    .include = "runtime/launch.h",
+    .declare = cpu_declare,
+    .launch = cpu_launch,
+    .program = cpu_program,
+    .build = cpu_build,
+};

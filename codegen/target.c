@@ -1,0 +1,23 @@
+#include "codegen/target.h"
+
+#include "codegen/cpu/target.h"
+
+static const Target *const targets[] = {&cpu_target};
+enum { NTARGET = sizeof targets / sizeof *targets };
+
+const Target *target_named(const char *name) {
+  for (int i = 0; i < NTARGET; i++)
+    if (!strcmp(targets[i]->name, name)) return targets[i];
+  return NULL;
+}
+
+void target_names(Buf *out) {
+  for (int i = 0; i < NTARGET; i++)
+    buf_printf(out, "%s%s", !i ? "" : i + 1 < NTARGET ? ", " : " or ", targets[i]->name);
+}
+
+void target_use(Module *m, const Target *t) {
+  m->target = t;
+  m->limits = t->limits;
+  m->usual_limits = &t->limits;
+}

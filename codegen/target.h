@@ -1,0 +1,107 @@
+// Where a target plugs in: all that differs between kinds of processors. Groups, layouts and the memory plan are the
+// same code for all of them; passes/ and codegen/lower/ read the module's limits, call the functions here, and name no
+// target. A target is a folder of codegen/ and a row in codegen/target.c.
+#ifndef DTC_TARGET_H
+#define DTC_TARGET_H
+
+#include "codegen/lower/nest.h"
+
+struct Fuse; // codegen/lower/fuse.h
+struct Group;
+struct Host; // codegen/host/host.h
+struct HostFn;
+struct LinkOptions; // codegen/link.h
+
+// A group on its way to a kernel. Its nests stand in `loops`: who is in which, in which order, and neighbouring loops
+// that count row-major are one. What is left to the target is how points and loops are shared out.
+typedef struct Schedule {
+  const struct Fuse *u;
+  const struct Group *g;
+  Loops *loops; // ngrid is not set yet
+  uint8_t grid[MAX_INDEX]; // variables of the grid, outermost first
+  uint32_t ngrid;
+} Schedule;
+
+// The order in which a sum adds up, a function of sizes alone: never of the number of threads, nor of the kernel that
+// the statement is in.
+// The terms along the lanes' index, where that is a bound one, are cut into blocks of `lanes`. Block b goes to
+// accumulator b % accumulators, term i of a block to lane i of it, in the order of the blocks; lanes that a last, shorter
+// block lacks add nothing. Other bound indices run outside of it, row-major. Then accumulators are added up in pairs,
+// (0, 1), (2, 3), and what results again in pairs, until one is left; then lanes by halves, the upper half to the lower.
+// Elsewhere there is one accumulator of one lane. A chain of additions is kept short: of a bound loop of more than
+// `chain` rounds (along the lanes' index: of more than twice as many rounds of all accumulators) each `chain` rounds
+// are added up by themselves, in as many accumulators, and each of these is added to its own afterwards.
+typedef struct ReductionOrder {
+  int64_t lanes, accumulators, chain;
+} ReductionOrder;
+
+// How kernels are printed.
+typedef struct KernelOptions {
+  Str arch; // a processor, as --arch says it
+  int optimise; // 0 to 3
+} KernelOptions;
+
+typedef struct Target {
+  const char *name; // as --target says it
+  Limits limits; // of the modules that are compiled for it, where nothing lowers them
+  int64_t alignment; // bytes: all storage in a frame begins at a multiple of it (a power of two)
+
+  // ---- what it computes
+
+  // Whether values may lie in memory in this type.
+  bool (*stores)(Dtype t);
+  // Whether its library computes this product of f, in the types of its operands and with its bias; loops do otherwise.
+  bool (*takes_product)(const Module *m, const Fn *f, const GemmPlan *g);
+  // Whether it has a running sum over elements of this type.
+  bool (*takes_scan)(const Module *m, Dtype t);
+  // Whether a hand-written implementation computes this call of an intrinsic; its body is compiled otherwise. If cost is
+  // not NULL, that is what the call takes.
+  bool (*takes_intrinsic)(const Module *m, const Fn *f, const Stmt *call, Cost *cost);
+  // Bytes of scratch memory that any of the program's products or intrinsics asks for at once (of a thread, where threads
+  // have their own): DtProgram.scratch_bytes.
+  int64_t (*scratch)(const Plan *p);
+
+  // ---- the schedule of a group
+
+  // The index of a statement whose points lie side by side in a vector or in neighbouring threads, or NO_VAR: a function
+  // of the statement alone, so that a reduction's order does not depend on its kernel. Groups are formed so that all
+  // their statements keep theirs.
+  uint8_t (*lane_index)(const struct Fuse *u, const Stmt *s);
+  // Chooses what is left: Nest.vec of pointwise nests, and which variable of the grid is cut into tiles (the last of
+  // `grid`, and its tile). Where there are tiles, values between nests have no rows. Nests of reductions have their vec
+  // from lane_index.
+  void (*schedule)(Schedule *s);
+  // How many points of a finished kernel make one task: what one thread or one block of threads computes. Sets chunk.
+  void (*tasks)(const Module *m, Kernel *k);
+  // The order of a nest's reductions, if `along` terms lie along its lanes' index and that is a bound one; else of 1.
+  ReductionOrder (*order)(const Module *m, Str arch, int64_t along);
+
+  // ---- printing
+
+  const char *usual_arch; // --arch, where none is given
+  bool (*knows_arch)(Str arch);
+  const char *const *forms; // as which --emit can show its kernels; ends with NULL
+  // All kernels of loops: as one of `forms`, or (NULL) as `build` takes them. False with a message in err.
+  bool (*kernels)(const Plan *p, const KernelOptions *o, Str form, Buf *out, Buf *err);
+  const char *include; // the header of the runtime whose functions `launch` calls
+  // What emitted C says of a kernel that is no call or collective before the function that launches it: its declaration,
+  // or the shape that its launch needs.
+  void (*declare)(struct Host *h, Id fn, const Kernel *k);
+  // The launch of such a kernel, in the emitted function.
+  void (*launch)(struct HostFn *x, uint32_t kernel);
+  // The fields of DtProgram that say what the program needs of a processor.
+  void (*program)(struct Host *h, Str arch);
+
+  // ---- the program
+
+  // Makes o->output of train.c, which lies in the folder `dir`, and of what `kernels` printed. With o->save_temps it
+  // leaves there all that a person needs to make the program again, with a Makefile. False after a message.
+  bool (*build)(const struct LinkOptions *o, Str dir, const Buf *kernels);
+} Target;
+
+const Target *target_named(const char *name); // NULL: there is none
+void target_names(Buf *out); // "cpu": all names, with commas
+// The module is compiled for the target, within its limits.
+void target_use(Module *m, const Target *t);
+
+#endif
