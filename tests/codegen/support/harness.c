@@ -12,8 +12,6 @@
 #include "ir/text/text.h"
 #include "tests/support/scratch.h"
 
-typedef void TestFn(void *const *arg, void *const *result, char *frame, const uint64_t *key);
-
 enum { MOST = 80 };
 
 // Everything of one run: storage as the compiled function sees it, tensors as the interpreter does.
@@ -112,10 +110,9 @@ static bool emits_the_same_twice(const Plan *p, Buf *c) {
   return same;
 }
 
-// The compiled function, loaded; NULL after a message.
-static TestFn *build(const Plan *p, Id fn) {
+TestFn *harness_build(const Plan *p, Id fn, Str arch) {
   Buf c = {0}, object = {0}, err = {0};
-  KernelOptions ko = {.arch = str_intern("native"), .optimise = 3};
+  KernelOptions ko = {.arch = arch, .optimise = 3};
   char path[] = "/tmp/dtc-test-XXXXXX";
   int fd = mkstemp(path);
   if (fd >= 0) close(fd);
@@ -145,7 +142,7 @@ bool harness_run(Module *m, Id fn, bool integers) {
   m->entry[ENTRY_STEP] = fn;
   if (!m->target) target_use(m, target_named("cpu"));
   Plan *p = plan_lower(m);
-  TestFn *run = build(p, fn);
+  TestFn *run = harness_build(p, fn, str_intern("native"));
   if (!run) return false;
   for (uint32_t i = 0; i < r.f->arg.n; i++) fill(&r, i, integers);
   for (uint32_t i = 0; i < r.f->result.n; i++)

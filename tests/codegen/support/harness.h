@@ -6,7 +6,10 @@
 
 // Parses IR text; NULL after diagnostics on stdout.
 Module *harness_parse(Arena *a, const char *path);
-// Compiles the module with function fn as its only entry; warnings are errors. Runs it on reals
+// The compiled function, loaded; warnings are errors. NULL after a message.
+typedef void TestFn(void *const *arg, void *const *result, char *frame, const uint64_t *key);
+TestFn *harness_build(const Plan *p, Id fn, Str arch);
+// Compiles the module, for its target or the CPU, with function fn as its only entry; warnings are errors. Runs it on reals
 // that are small integers (so that sums are exact) or not, and compares every result and in-out
 // argument with the interpreter. False after a line on stdout that names what differs.
 bool harness_run(Module *m, Id fn, bool integers);
