@@ -126,8 +126,45 @@ static bool same_loops(const Build *b, const Nest *n, NestStmt *ns, const uint8_
   return true;
 }
 
+typedef struct Chain {
+  uint32_t outer, inner; // indices
+  int64_t extent; // of inner's variable
+  bool ok;
+} Chain;
+
+static void check_chain(const Fuse *u, const Stmt *s, Id read, const Affine *a, void *ctx) {
+  (void)u, (void)s, (void)read;
+  Chain *c = ctx;
+  if (a->coef[c->outer] != c->extent * a->coef[c->inner]) c->ok = false;
+}
+
+// Whether two indices of the statement always count row-major through one range, the inner one's variable to `extent`.
+static bool is_one_range(const Build *b, const NestStmt *ns, uint32_t outer, uint32_t inner, int64_t extent) {
+  uint32_t values = fuse_value_indices(b->u, stmt_of(b, ns));
+  Chain c = {outer, inner, extent, !((values >> outer | values >> inner) & 1)};
+  if (c.ok) fuse_accesses(b->u, stmt_of(b, ns), check_chain, &c);
+  return c.ok;
+}
+
+// The bound loops, as a set of positions, that merge into the one inside of them if it is for this statement.
+static uint32_t merging_loops(const Build *b, const Nest *n, const NestStmt *ns) {
+  uint32_t set = 0;
+  if (n->nloop < n->nfree + 2) return 0;
+  uint8_t inner = n->loop[n->nloop - 1];
+  int64_t extent = b->l->var.at[inner].extent;
+  for (uint32_t i = n->nloop - 1; i-- > n->nfree;) {
+    uint8_t outer = n->loop[i];
+    int64_t rounds = b->l->var.at[outer].extent;
+    bool merges = n->vec != outer && is_one_range(b, ns, nest_index_of(ns, outer), nest_index_of(ns, inner), extent);
+    set |= (uint32_t)merges << i;
+    extent = merges ? extent * rounds : rounds;
+    if (!merges) inner = outer;
+  }
+  return set;
+}
+
 // Joins a statement to a nest of earlier ones. A reduction is done when its loops are: nothing in
-// the same nest may need it.
+// the same nest may need it. It adds up as it would alone: the same loops merge.
 static bool zip(Build *b, Nest *n, const Member *x, NestStmt ns, const uint8_t *order,
                 uint32_t norder) {
   const Stmt *s = &b->u->f->stmt.at[ns.stmt], *first = stmt_of(b, &n->stmt.at[0]);
@@ -139,6 +176,7 @@ static bool zip(Build *b, Nest *n, const Member *x, NestStmt ns, const uint8_t *
   if (!same_loops(b, n, &ns, order, norder)) return false;
   if (red && (n->vec != (x->vec == NO_VAR ? NO_VAR : ns.var[x->vec]) || depends_on_nest(b, n, s)))
     return false;
+  if (red && merging_loops(b, n, &ns) != merging_loops(b, n, &n->stmt.at[0])) return false;
   if (!red && !at_same_point(b, n, &ns)) return false;
   PUSH(b->u->m->arena, n->stmt, ns);
   return true;
@@ -164,19 +202,6 @@ static void add_member(Build *b, const Member *x) {
   PUSH(b->u->m->arena, b->l->nest, n);
 }
 
-typedef struct Chain {
-  const NestStmt *ns;
-  uint32_t outer, inner; // indices
-  int64_t extent; // of inner's variable
-  bool ok;
-} Chain;
-
-static void check_chain(const Fuse *u, const Stmt *s, Id read, const Affine *a, void *ctx) {
-  (void)u, (void)s, (void)read;
-  Chain *c = ctx;
-  if (a->coef[c->outer] != c->extent * a->coef[c->inner]) c->ok = false;
-}
-
 // Whether variables p and q always count row-major through one range.
 static bool mergeable(Build *b, uint8_t p, uint8_t q) {
   for (uint32_t i = 0; i < b->l->nest.n; i++) {
@@ -187,11 +212,7 @@ static bool mergeable(Build *b, uint8_t p, uint8_t q) {
       uint32_t outer = nest_index_of(ns, p), inner = nest_index_of(ns, q);
       if (outer == NONE && inner == NONE) continue;
       if (outer == NONE || inner == NONE) return false;
-      uint32_t values = fuse_value_indices(b->u, stmt_of(b, ns));
-      Chain c = {ns, outer, inner, b->l->var.at[q].extent,
-                 !((values >> outer | values >> inner) & 1)};
-      if (c.ok) fuse_accesses(b->u, stmt_of(b, ns), check_chain, &c);
-      if (!c.ok) return false;
+      if (!is_one_range(b, ns, outer, inner, b->l->var.at[q].extent)) return false;
     }
   }
   return true;

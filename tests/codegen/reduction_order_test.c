@@ -1,5 +1,6 @@
 // Sums add up in the order that the target states (ReductionOrder of codegen/target.h), to the last bit: for every kind
-// of processor that this machine can run, along lanes and across them, of few terms and of many.
+// of processor that this machine can run, along lanes and across them, of few terms and of many. And they add up alike in
+// every kernel.
 #include <stdlib.h>
 
 #include "codegen/target.h"
@@ -195,6 +196,49 @@ static bool check(Str arch, bool f64) {
   return ok;
 }
 
+// ---- in other kernels
+
+// Alone, z's sum runs along all 160 terms of a row. The loops of u's sum cannot be one, and share a kernel with z's.
+static const char neighbours[] =
+    "module m\ncompute f32\n"
+    "func alone(x: f32[6, 4, 40], w: f32[40]) -> (z: f32[6]) {\n"
+    "  z[b<6] = sum(i<4, j<40: x[b, i, j])\n}\n"
+    "func together(x: f32[6, 4, 40], w: f32[40]) -> (z: f32[6], u: f32[6]) {\n"
+    "  z[b<6] = sum(i<4, j<40: x[b, i, j])\n"
+    "  u[b<6] = sum(i<4, j<40: x[b, i, j] * w[j])\n}\n";
+
+static bool sum_of(Id fn, void *const *in, float z[6]) {
+  Arena *a = arena_new();
+  Sources *s = sources_new(a);
+  s->out = stdout;
+  Module *m = ir_parse(a, s, str_intern("neighbours"), neighbours, sizeof neighbours - 1);
+  if (!m) exit(1);
+  target_use(m, target_named("cpu"));
+  m->entry[ENTRY_STEP] = fn;
+  Plan *p = plan_lower(m);
+  TestFn *run = harness_build(p, fn, str_intern("native"));
+  float u[6];
+  char *frame = aligned_alloc(64, (size_t)p->fn[fn].frame_bytes + 64);
+  if (run) run(in, (void *[]){z, u}, frame, (const uint64_t[2]){0, 0});
+  bool one = p->fn[fn].kernel.n == 1;
+  if (!one) printf("%s is %u kernels\n", m->fn.at[fn].name, p->fn[fn].kernel.n);
+  free(frame);
+  arena_free(a);
+  return run && one;
+}
+
+static bool same_in_both(void) {
+  uint64_t state = 3;
+  void *in[2];
+  float alone[6] = {0}, together[6] = {1};
+  double *x = numbers(6 * 160, false, &state, &in[0]), *w = numbers(40, false, &state, &in[1]);
+  bool ok = sum_of(0, in, alone) && sum_of(1, in, together);
+  for (int b = 0; ok && b < 6; b++)
+    if (alone[b] != together[b]) ok = printf("row %d is %.9g alone, %.9g beside u\n", b, (double)alone[b], (double)together[b]) < 0;
+  free(x), free(w), free(in[0]), free(in[1]);
+  return ok;
+}
+
 int main(void) {
   bool ok = true;
   __builtin_cpu_init();
@@ -205,5 +249,6 @@ int main(void) {
     if (v3) ok &= check(str_intern("x86-64-v3"), f64);
     if (v4) ok &= check(str_intern("x86-64-v4"), f64);
   }
+  ok &= same_in_both();
   return !ok;
 }
