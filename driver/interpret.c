@@ -123,7 +123,26 @@ static void run(Entry e, const DtCall *c) {
 static void run_count(const DtCall *c) { run(ENTRY_COUNT, c); }
 static void run_step(const DtCall *c) { run(ENTRY_STEP, c); }
 static void run_eval(const DtCall *c) { run(ENTRY_EVAL, c); }
-static void run_update(const DtCall *c) { run(ENTRY_UPDATE, c); }
+
+// The function is one of UPDATE_PIECE elements: the last of `count` are copied to as many, and back.
+static void run_update(const DtCall *c) {
+  enum { ARRAYS = 2 + DT_MAX_MOMENTS };
+  static double piece[ARRAYS][UPDATE_PIECE];
+  double *all[ARRAYS] = {c->param, c->grad, c->moment[0], c->moment[1]};
+  for (int64_t at = 0; at < c->count; at += UPDATE_PIECE) {
+    DtCall part = *c;
+    int64_t left = c->count - at, n = left < UPDATE_PIECE ? left : UPDATE_PIECE;
+    part.param = piece[0], part.grad = piece[1];
+    for (int i = 0; i < DT_MAX_MOMENTS; i++) part.moment[i] = piece[2 + i];
+    memset(piece, 0, sizeof piece);
+    for (int i = 0; i < ARRAYS; i++)
+      if (all[i]) memcpy(piece[i], all[i] + at, (size_t)n * sizeof(double));
+    run(ENTRY_UPDATE, &part);
+    for (int i = 0; i < ARRAYS; i++)
+      if (all[i] && i != 1) memcpy(all[i] + at, piece[i], (size_t)n * sizeof(double));
+  }
+}
+
 static void run_chunk(const DtCall *c) {
   chunk_run(oracle->interp, oracle->m, &oracle->program, c, place);
 }

@@ -4,7 +4,7 @@
 #include "driver/interpret_chunk.h"
 
 #include "codegen/lower/kernel.h"
-#include "runtime/launch.h"
+#include "runtime/layers.h"
 
 #include <stdlib.h>
 

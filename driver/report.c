@@ -42,7 +42,7 @@ static void add_memory(Report *r, const Plan *p) {
   DtMemory m = {0};
   if (dt_stages_make(&stages, &t, cut.owners, &e)) BUG("%s", e.text);
   int degrees = (t.tp > 1 ? t.tp : 1) * (t.cp > 1 ? t.cp : 1) * (t.pp > 1 ? t.pp : 1);
-  DtHost host = {1, dt_exchange_plan(r->ranks * degrees)};
+  DtHost host = {dt_device_limits(), dt_device_work_bytes(&t, 1), dt_exchange_plan(r->ranks * degrees)};
   for (int s = 0; s < stages.n; s++) {
     DtWalk walk = {0};
     if (t.nchunk && dt_walk_open(&walk, &t, s, each, 0, false, &e)) BUG("%s", e.text);

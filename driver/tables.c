@@ -153,7 +153,7 @@ DtProgram tables_make(const Module *m, const Plan *p) {
   DtProgram t = {.model = m->name, .build = "interpreter", .type = type_of(m->compute),
                  .param_type = type_of(param_type(m)), .reduce_type = type_of(m->compute), .nparam = (int)m->param.n,
                  .nmetric = (int)m->metric.n, .frame_bytes = p ? largest_frame(p, 0) : 64, .listing = "",
-                 .update_piece = UPDATE_PIECE, .scratch_bytes = p ? m->target->scratch(p) : 0};
+                  .scratch_bytes = p ? m->target->scratch(p) : 0};
   DtParam *param = NEWN(m->arena, DtParam, m->param.n + 1);
   const char **metric = NEWN(m->arena, const char *, m->metric.n + 1);
   for (uint32_t i = 0; i < m->param.n; i++) param[i] = param_of(m, &m->param.at[i], whole_gradient(m, i));

@@ -91,10 +91,12 @@ typedef struct DtCall {
   int32_t first; // number in the global batch of the microbatch's first sample
   int32_t batch; // samples in the global batch; a sample at or past it is padding, weight 0
   const void *total; // real[ntotal]: sums over the whole batch of what count() gives
-  // Regions, all parameters at their offsets: parameters of DtProgram.param_type, gradients real. In
-  // `update` param is real too: the masters, where the types differ.
+  // Regions, all parameters at their offsets: parameters of DtProgram.param_type, gradients real.
   void *param, *grad;
-  void *moment[DT_MAX_MOMENTS]; // regions of the optimizer's state
+  // update: steps `count` elements at param, real (masters, where the types differ), with their gradients and
+  // moments; `rounded`, if there is such, gets the new parameters in param_type.
+  void *moment[DT_MAX_MOMENTS], *rounded;
+  int64_t count;
   void *frame; // DtProgram.frame_bytes of scratch, contents not kept between calls
   void *out; // real results: count: ntotal; step, eval: loss, metrics; sample: logits[T, V]
   // real: update's lr, correct1 and root2 (1 - beta1^step and sqrt(1 - beta2^step), step from 1), decay
@@ -172,9 +174,8 @@ typedef struct DtProgram {
   int64_t param_count; // elements in a region, offsets included
   int64_t frame_bytes;
   bool stores_grad; // step heeds DtCall.fresh; otherwise grad must be zeros before a batch's first step
-  // Each works on one microbatch. count may be NULL (ntotal 0). step ADDS to grad. update steps the
-  // update_piece elements at call->param, with their gradients and moments, on the calling thread (many
-  // threads call it); sgd with momentum and adam(w) read and write moments; scale multiplies gradients
+  // Each works on one microbatch. count may be NULL (ntotal 0). step ADDS to grad. update steps DtCall.count
+  // elements, of one parameter; sgd with momentum and adam(w) read and write moments; scale multiplies gradients
   // (clipping).
   DtEntry *count, *step, *eval, *update, *sample;
   bool random_totals; // what count() gives depends on DtCall.step, also of the same samples
@@ -182,7 +183,6 @@ typedef struct DtProgram {
   const char *listing; // the program's buffers and functions, as --info prints them
   int tp, cp, pp; // mesh degrees that the program was compiled for; 0 means 1
   int tp_outer; // the outer one of two factors of tp; 0 or 1: tp is one axis
-  int update_piece; // elements
   int nstack;
   const DtStack *stack; // after the parameters that are in none
   // What is cut over the ranks that replicate the parameters: 0 nothing; 1 the optimizer's state; 2
@@ -199,7 +199,7 @@ typedef struct DtProgram {
   // Microbatches that a rank has under way at once (runtime/comm/flight.h), each with a frame and its
   // data; 0 means 1.
   int in_flight;
-  // That products and attention ask for on a thread, at most (runtime/device/cpu/scratch.h).
+  // That kernels ask for on a thread, at most (runtime/device/cpu/scratch.h).
   int64_t scratch_bytes;
 } DtProgram;
 

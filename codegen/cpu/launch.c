@@ -1,4 +1,4 @@
-// Kernels in the emitted C: above a function what each is, in it the calls of runtime/launch.h.
+// Kernels in the emitted C: above a function what each is, in it the calls of runtime/device/cpu/launch.h.
 #include "codegen/cpu/target.h"
 #include "codegen/host/host.h"
 
@@ -55,18 +55,23 @@ void cpu_declare(Host *h, Id fn, const Kernel *k) {
 
 static void launch_loops(HostFn *x, const Kernel *k) {
   uint32_t n = 0;
-  Str *arg = NEWN(x->h->a, Str, k->arg.n + 4);
-  // Many threads call the update, each with a piece of its own.
-  bool alone = x->entry == ENTRY_UPDATE;
+  Str *arg = NEWN(x->h->a, Str, k->arg.n + 7);
+  bool extent = x->entry == ENTRY_UPDATE; // of as many elements as the caller says
   arg[n++] = k->name;
   arg[n++] = str_printf("%lld", (long long)k->grid);
-  if (!alone) arg[n++] = str_printf("%lld", (long long)k->chunk);
+  if (!extent) arg[n++] = str_printf("%lld", (long long)k->chunk);
+  if (extent) {
+    arg[n++] = str_printf("%d", UPDATE_PIECE);
+    arg[n++] = str_intern(host_type[x->h->m->compute]);
+    arg[n++] = str_intern(host_type[param_type(x->h->m)]);
+    arg[n++] = str_intern("call");
+  }
   for (uint32_t i = 0; i < k->arg.n; i++) arg[n++] = host_buffer(x, k->arg.at[i]);
   if (k->random) {
     x->key_used = true;
     arg[n++] = str_intern("key");
   }
-  put_call(&x->body, 2, alone ? "dt_run" : "dt_launch", arg, n, ";\n");
+  put_call(&x->body, 2, extent ? "dt_launch_extent" : "dt_launch", arg, n, ";\n");
 }
 
 static void launch_gemm(HostFn *x, uint32_t kernel) {

@@ -35,5 +35,6 @@ int64_t cpu_scratch(const Plan *p) {
       int64_t n = of_kernel(p->m, &p->m->fn.at[f], &p->fn[f].kernel.at[i]);
       if (n > most) most = n;
     }
-  return most;
+  int64_t update = dt_extent_scratch(UPDATE_PIECE, dtype_size(p->m->compute));
+  return p->m->entry[ENTRY_UPDATE] != NONE && update > most ? update : most;
 }

@@ -54,7 +54,7 @@ static Str slice_pointer(HostFn *x, Id value, Str iter) {
 static void put_copy(HostFn *x, int indent, Str to, Str from, int64_t bytes) {
   if (to == from) return;
   Str arg[] = {to, from, str_printf("%lld", (long long)bytes)};
-  put_call(&x->body, indent, "dt_copy", arg, 3, ";\n");
+  put_call(&x->body, indent, "dt_device_copy", arg, 3, ";\n");
 }
 
 // A call being printed: where its arguments and results lie.

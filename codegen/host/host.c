@@ -104,7 +104,7 @@ static void print_shim(Host *h, Id fn) {
     ResultPlace r = result_place(h->p, fn, i);
     const Value *v = &f->value.at[f->result.at[i]];
     if (r.kind != RESULT_ARG && r.kind != RESULT_SAME) continue;
-    buf_printf(h->out, "  dt_copy(result[%u], %s[%u], %lld);\n", i,
+    buf_printf(h->out, "  dt_device_copy(result[%u], %s[%u], %lld);\n", i,
                r.kind == RESULT_ARG ? "arg" : "result", r.arg,
                (long long)(value_count(v) * dtype_size(v->type)));
   }

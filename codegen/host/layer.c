@@ -61,7 +61,7 @@ void host_gradients_begin(HostFn *x) {
     any = true;
     int64_t bytes = value_count(&x->f->value.at[v]) * dtype_size(x->f->value.at[v].type);
     Str arg[] = {host_pointer(x, v), str_printf("%lld", (long long)bytes)};
-    put_call(&x->body, 4, "dt_fill_zero", arg, 2, ";\n");
+    put_call(&x->body, 4, "dt_device_zero", arg, 2, ";\n");
   }
   if (any) buf_printf(&x->body, "  }\n");
 }
@@ -108,7 +108,7 @@ static void zero_gradients(HostFn *x, uint32_t stack, Str base) {
     if (to > from) {
       Str at = from ? str_printf("%s + %lld", base, (long long)from) : base;
       Str arg[] = {at, str_printf("%lld", (long long)((to - from) * dtype_size(x->h->m->compute)))};
-      put_call(&fill, 6, "dt_fill_zero", arg, 2, ";\n");
+      put_call(&fill, 6, "dt_device_zero", arg, 2, ";\n");
       any = true;
     }
     from = to = 0;

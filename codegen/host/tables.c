@@ -371,8 +371,6 @@ void host_tables(Host *h, Str arch, Str build_hash) {
   print_axes(h);
   print_zero(h);
   print_pipeline(h);
-  if (h->m->entry[ENTRY_UPDATE] != NONE)
-    buf_printf(b, "    .update_piece = %d,\n", UPDATE_PIECE);
   print_entries(h);
   print_sample(h);
   buf_printf(b, "    .listing = listing");

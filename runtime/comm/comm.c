@@ -5,7 +5,8 @@
 
 #include "runtime/comm/comm_op.h"
 #include "runtime/base/counter.h"
-#include "runtime/launch.h"
+#include "runtime/base/parallel.h"
+#include "runtime/layers.h"
 #include "runtime/train/rehearse.h"
 #include "runtime/base/trace.h"
 

@@ -2,7 +2,7 @@
 #include "runtime/comm/flight.h"
 
 #include "runtime/comm.h"
-#include "runtime/launch.h"
+#include "runtime/layers.h"
 #include "runtime/base/trace.h"
 
 #include <sys/mman.h>

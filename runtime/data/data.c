@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "runtime/data/data.h"
 
+#include "runtime/base/real.h"
 #include "runtime/files/safetensors.h"
 #include "runtime/data/shuffle.h"
 
@@ -13,6 +14,10 @@ int64_t dt_data_row(const DtData *data) {
   int64_t n = 1;
   for (int i = 1; i < data->rank; i++) n *= data->extent[i];
   return n;
+}
+
+size_t dt_data_bytes(const DtData *data) {
+  return (size_t)(data->extent[0] * dt_data_row(data)) * dt_type_size(data->type);
 }
 
 static int out_of_range(const DtDataset *d, int k, int64_t sample, int64_t element,

@@ -27,7 +27,7 @@ typedef struct DtDataset {
 int dt_dataset_open(DtDataset *d, const DtProgram *p, bool val, const char *given, DtError *e);
 void dt_dataset_close(DtDataset *d);
 
-// Puts `sample` into row `row` of the microbatch buffers (int32 or the program's real type). An
+// Puts `sample` into row `row` of microbatches in the host's memory (int32 or the program's real type). An
 // integer that is out of its range is an error (65) with file, position and value.
 int dt_dataset_row(const DtDataset *d, int64_t sample, int64_t row, void *const *buffer,
                    DtError *e);
@@ -46,5 +46,7 @@ uint64_t dt_dataset_hash(const DtDataset *d, int k);
 
 // Elements in one row of a microbatch of data argument k.
 int64_t dt_data_row(const DtData *data);
+// Bytes of a microbatch of it.
+size_t dt_data_bytes(const DtData *data);
 
 #endif

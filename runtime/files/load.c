@@ -127,6 +127,17 @@ int dt_files_check(const DtFiles *f, const DtTensor *tensor, int64_t n, DtError 
   return 0;
 }
 
+// Elements [lo, hi) of the local array, to the host's memory.
+static void read_elements(const DtTensor *t, const DtLayout *l, int64_t lo, int64_t hi, DtType type, char *to) {
+  size_t size = dt_type_size(type);
+  for (int64_t at = lo, run; at < hi; at += run, to += (size_t)run * size) {
+    int64_t element;
+    run = dt_layout_run(l, at, hi - at, &element);
+    if (element < 0) memset(to, 0, (size_t)run * size);
+    else dt_tensor_read(t, element, run, type, to);
+  }
+}
+
 static void fill_region(const DtFiles *f, const DtTensor *tensor, DtRun *r, DtRegion region) {
   DtType type = dt_region_type(r->p, region);
   size_t size = dt_type_size(type);
@@ -136,12 +147,11 @@ static void fill_region(const DtFiles *f, const DtTensor *tensor, DtRun *r, DtRe
     DtPart part = dt_instance_part(&r->zero, region, i);
     DtLayout l;
     dt_piece_layout(&r->zero, number, dt_world.rank, &l);
-    for (int64_t at = part.lo, run; at < part.hi; at += run) {
-      int64_t element;
-      char *to = part.at + (size_t)(at - part.lo) * size;
-      run = dt_layout_run(&l, at, part.hi - at, &element);
-      if (element < 0) memset(to, 0, (size_t)run * size);
-      else dt_tensor_read(t, element, run, type, to);
+    for (int64_t at = part.lo, n; at < part.hi; at += n) {
+      n = dt_device_window(size, part.hi - at);
+      char *to = part.at + (size_t)(at - part.lo) * size, *mapped = dt_device_map(to, (size_t)n * size, DT_WRITE);
+      read_elements(t, &l, at, at + n, type, mapped);
+      dt_device_unmap(to, mapped, (size_t)n * size, DT_WRITE);
     }
   }
 }

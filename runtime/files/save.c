@@ -117,7 +117,7 @@ static DtNote note_of(const DtSave *s, const DtChunk *c) {
   return (DtNote){p->name, dt_told_layer(p, dt_model_instance(&s->r->zero, tensor)), NULL};
 }
 
-static const char *held(const DtSave *s, const DtChunk *c, int64_t element) {
+static char *held(const DtSave *s, const DtChunk *c, int64_t element) {
   DtRegion region = c->item < s->names.each ? s->first
                                             : (DtRegion)(DT_MOMENT + c->item / s->names.each - 1);
   int64_t here = s->r->zero.stages.home[c->item % s->names.each].instance;
@@ -181,9 +181,22 @@ static int64_t scatter(const DtSave *s, const DtChunk *c, const DtLayout *l, DtR
   return placed;
 }
 
+// The same from the device.
+static int64_t fetch(const DtSave *s, const DtChunk *c, const DtLayout *l, DtRange x, char *from, char *chunk) {
+  int64_t placed = 0;
+  for (int64_t i = x.lo, n; i < x.hi; i += n) {
+    n = dt_device_window(size_of(s), x.hi - i);
+    size_t bytes = (size_t)n * size_of(s);
+    char *at = from + (size_t)(i - x.lo) * size_of(s), *mapped = dt_device_map(at, bytes, DT_READ);
+    placed += scatter(s, c, l, (DtRange){i, i + n}, mapped, chunk);
+    dt_device_unmap(at, mapped, bytes, DT_READ);
+  }
+  return placed;
+}
+
 static int end_round(DtSave *s, int buffer, const Round *round, bool writes, DtError *e) {
   const DtChunk *c = &round->mine;
-  const char *received = s->received[buffer];
+  char *received = s->received[buffer];
   int64_t placed = 0;
   dt_wait(round->sent);
   dt_wait_receives(round->first, round->last);
@@ -193,7 +206,7 @@ static int end_round(DtSave *s, int buffer, const Round *round, bool writes, DtE
     DtRange x = share(s, c, r, &l);
     if (x.lo == x.hi) continue;
     bool own = r == dt_world.rank;
-    placed += scatter(s, c, &l, x, own ? held(s, c, x.lo) : received, s->gathered[buffer]);
+    placed += fetch(s, c, &l, x, own ? held(s, c, x.lo) : received, s->gathered[buffer]);
     if (!own) received += (size_t)(x.hi - x.lo) * size_of(s);
   }
   if (placed != c->to - c->from)
@@ -269,8 +282,10 @@ static int64_t room(const DtProgram *p, const DtCut *cut) {
   return times * longest(p);
 }
 
-int64_t dt_save_bytes(const DtProgram *p, const DtCut *cut) {
-  return 2 * (longest(p) + room(p, cut)) * (int64_t)dt_type_size(p->type);
+int64_t dt_save_collected(const DtProgram *p) { return 2 * longest(p) * (int64_t)dt_type_size(p->type); }
+
+int64_t dt_save_received(const DtProgram *p, const DtCut *cut) {
+  return 2 * room(p, cut) * (int64_t)dt_type_size(p->type);
 }
 
 int dt_save_open(DtSave *s, DtRun *r, bool parts, DtError *e) {
@@ -286,11 +301,9 @@ int dt_save_open(DtSave *s, DtRun *r, bool parts, DtError *e) {
     if (s->writer[i] == dt_world.rank) s->mine[s->nmine++] = s->names.tensor[i];
   s->chunk = longest(r->p);
   s->room = room(r->p, &r->zero.cut);
-  char *at = r->gather;
-  for (int i = 0; i < 2; i++) {
-    s->gathered[i] = at;
-    s->received[i] = at + (size_t)s->chunk * size_of(s);
-    at = s->received[i] + (size_t)s->room * size_of(s);
+  for (int64_t i = 0; i < 2; i++) {
+    s->gathered[i] = (char *)r->collected + (size_t)(i * s->chunk) * size_of(s);
+    s->received[i] = (char *)r->received + (size_t)(i * s->room) * size_of(s);
   }
   return dt_out_reserve(e);
 }

@@ -20,18 +20,19 @@ typedef struct DtSave {
   int *writer;     // of each of names.tensor: a rank
   DtChunk *at;     // of each rank
   int64_t chunk, room; // elements of the longest, of what is received for one
-  char *gathered[2], *received[2]; // a chunk; the pieces that others send
+  char *gathered[2], *received[2]; // a chunk, the host's; the pieces that others send, the device's
   DtOut out;
 } DtSave;
 
 // Elements in a chunk, at most; tests make it small.
 extern int64_t dt_save_chunk;
 
-// Bytes that gathering needs.
-int64_t dt_save_bytes(const DtProgram *p, const DtCut *cut);
+// Bytes that gathering needs, of the host's memory and of the device's.
+int64_t dt_save_collected(const DtProgram *p);
+int64_t dt_save_received(const DtProgram *p, const DtCut *cut);
 
-// Chooses writers, so that each rank writes about as many bytes, and takes r->gather, of
-// dt_save_bytes bytes. `parts`: for dt_save_part too; else for dt_save_export alone. By any rank alone.
+// Chooses writers, so that each rank writes about as many bytes, and takes r->collected and
+// r->received. `parts`: for dt_save_part too; else for dt_save_export alone. By any rank alone.
 int dt_save_open(DtSave *s, DtRun *r, bool parts, DtError *e);
 void dt_save_close(DtSave *s);
 

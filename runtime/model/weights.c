@@ -82,7 +82,8 @@ typedef struct {
   uint64_t seed;
   int64_t first; // element of the parameter, all layers counted, that the tensor begins with
   DtLayout layout;
-  DtPart part;
+  int64_t lo; // the element of the local array that is at `at`, the host's
+  char *at;
 } Init;
 
 static void init_part(void *const *arg, int64_t begin, int64_t end) {
@@ -90,10 +91,23 @@ static void init_part(void *const *arg, int64_t begin, int64_t end) {
   size_t size = dt_type_size(x->type);
   for (int64_t i = begin, run; i < end; i += run) {
     int64_t element;
-    char *at = x->part.at + (size_t)i * size;
-    run = dt_layout_run(&x->layout, x->part.lo + i, end - i, &element);
+    char *at = x->at + (size_t)i * size;
+    run = dt_layout_run(&x->layout, x->lo + i, end - i, &element);
     if (element < 0) memset(at, 0, (size_t)run * size);
     else dt_init_fill(x->a, x->seed, x->type, x->first + element, run, at);
+  }
+}
+
+static void init_piece(Init *x, DtPart part) {
+  size_t size = dt_type_size(x->type);
+  for (int64_t i = part.lo, n; i < part.hi; i += n) {
+    n = dt_device_window(size, part.hi - i);
+    char *at = part.at + (size_t)(i - part.lo) * size;
+    x->lo = i;
+    x->at = dt_device_map(at, (size_t)n * size, DT_WRITE);
+    void *arg[] = {x};
+    dt_parallel(init_part, arg, n, 1 << 16);
+    dt_device_unmap(at, x->at, (size_t)n * size, DT_WRITE);
   }
 }
 
@@ -103,10 +117,8 @@ static void init_region(DtRun *r, DtRegion region) {
     const DtParam *a = &r->zero.p->param[u->instance[i].param];
     Init x = {.a = a, .type = dt_region_type(r->p, region), .seed = r->seed};
     dt_piece_layout(&r->zero, u->instance[i].number, dt_world.rank, &x.layout);
-    x.part = dt_instance_part(&r->zero, region, i);
     x.first = u->instance[i].layer * x.layout.count;
-    void *arg[] = {&x};
-    dt_parallel(init_part, arg, x.part.hi - x.part.lo, 1 << 16);
+    init_piece(&x, dt_instance_part(&r->zero, region, i));
   }
 }
 

@@ -4,7 +4,7 @@
 // same ones, with the exchanges between its ranks among them.
 #include "runtime/pipeline/walk.h"
 
-#include "runtime/launch.h"
+#include "runtime/layers.h"
 #include "runtime/train/run.h"
 #include "runtime/base/trace.h"
 
@@ -333,7 +333,7 @@ static void lead(DtRun *r, const DtTie *t, const DtGroup *g, int me) {
       dt_wait(ahead ? ahead : dt_recv(g, h->stage, r->p->type, from, n, tie_note(t)));
       r->walk.tie_ahead = 0;
     }
-    dt_add_reals(r->p->type, sum, from, n);
+    dt_device_add(r->p->type, sum, from, n);
   }
 }
 
@@ -364,7 +364,7 @@ static void hand_back(DtRun *r, const DtTie *t, const DtGroup *g, int me) {
   char *sum = part_at(r, &t->holder[0], &n);
   for (int i = 1; i < t->n && n; i++) {
     const DtHolder *h = &t->holder[i];
-    if (h->stage == me) memcpy(part_at(r, h, &same), sum, (size_t)(n * size));
+    if (h->stage == me) dt_device_copy(part_at(r, h, &same), sum, (size_t)(n * size));
     else r->walk.tie_sent = dt_send(g, h->stage, r->p->type, sum, n, tie_note(t));
   }
 }

@@ -1,9 +1,7 @@
 #include "runtime/train/bucket.h"
-#include "runtime/train/narrow.h"
 
-#include "runtime/train/run.h"
-
-#include <string.h>
+#include "runtime/base/real.h"
+#include "runtime/device.h"
 
 int64_t dt_bucket_end(const DtUnits *u, int64_t unit, int64_t end) {
   int64_t together = u->unit[unit].together;
@@ -43,18 +41,23 @@ static char *piece(const DtZero *z, DtType type, int64_t from, int64_t to, int o
 // Gradients become elements of `type`.
 static void put_gradients(const DtZero *z, DtType type, char *to, const char *from, int64_t n) {
   if (n <= 0) return;
-  if (type == z->p->type) memcpy(to, from, bytes(type, n));
-  else dt_narrow(type, to, (const float *)(const void *)from, n);
+  if (type == z->p->type) dt_device_copy(to, from, bytes(type, n));
+  else dt_device_narrow(type, to, (const float *)(const void *)from, n);
 }
 
 // A piece that is shorter than others is filled up.
 static void fill_up(const DtZero *z, DtType type, char *to, int64_t n, const DtUnit *u) {
-  memset(to + bytes(type, n), 0, bytes(type, longest(z, u) - n));
+  if (n < longest(z, u)) dt_device_zero(to + bytes(type, n), bytes(type, longest(z, u) - n));
 }
 static void pack(const DtZero *z, DtType type, char *to, const char *from, int64_t n,
                  const DtUnit *u) {
-  if (n > 0) memcpy(to, from, bytes(type, n));
+  if (n > 0) dt_device_copy(to, from, bytes(type, n));
   fill_up(z, type, to, n, u);
+}
+
+// The owners whose piece of the unit is as long as any: the first ones.
+static int whole_pieces(const DtZero *z, const DtUnit *u) {
+  return u->count ? (int)(u->count / longest(z, u)) : 0;
 }
 
 static DtNote note_of(const DtUnit *first) {
@@ -76,28 +79,36 @@ DtTicket dt_bucket_gather(const DtZero *z, int64_t from, int64_t to) {
 
 void dt_bucket_spread(const DtZero *z, int64_t from, int64_t to, char *whole) {
   DtType type = z->p->param_type;
-  for (int64_t i = from; i < to; i++)
-    for (int k = 0; k < z->cut.owners; k++) {
-      const DtUnit *u = &z->units.unit[i];
-      DtRange r = dt_unit_piece(u, k, z->cut.owners);
-      if (r.lo < r.hi)
-        memcpy(whole + bytes(type, u->offset + r.lo), piece(z, type, from, to, k, i),
-               bytes(type, r.hi - r.lo));
-    }
+  size_t pitch = bytes(type, width(z, from, to));
+  for (int64_t i = from; i < to; i++) {
+    const DtUnit *u = &z->units.unit[i];
+    size_t each = bytes(type, longest(z, u));
+    int n = whole_pieces(z, u);
+    dt_device_copy_rows(whole + bytes(type, u->offset), each, piece(z, type, from, to, 0, i), pitch, each, n);
+    if (n == z->cut.owners) continue;
+    DtRange r = dt_unit_piece(u, n, z->cut.owners);
+    if (r.lo < r.hi)
+      dt_device_copy(whole + bytes(type, u->offset + r.lo), piece(z, type, from, to, n, i), bytes(type, r.hi - r.lo));
+  }
 }
 
 DtTicket dt_bucket_reduce(const DtZero *z, int64_t from, int64_t to) {
   DtNote note = note_of(&z->units.unit[from]);
   DtType type = z->p->reduce_type;
   char *own = piece(z, type, from, to, z->shard->me, from);
-  for (int64_t i = from; i < to; i++)
-    for (int k = 0; k < z->cut.owners; k++) {
-      const DtUnit *u = &z->units.unit[i];
+  size_t pitch = bytes(type, width(z, from, to));
+  for (int64_t i = from; i < to; i++) {
+    const DtUnit *u = &z->units.unit[i];
+    size_t each = bytes(type, longest(z, u));
+    int n = type == z->p->type ? whole_pieces(z, u) : 0;
+    if (n) dt_device_copy_rows(piece(z, type, from, to, 0, i), pitch, z->grad + bytes(type, u->offset), each, each, n);
+    for (int k = n; k < z->cut.owners; k++) {
       DtRange r = dt_unit_piece(u, k, z->cut.owners);
       char *at = piece(z, type, from, to, k, i);
       put_gradients(z, type, at, z->grad + bytes(z->p->type, u->offset + r.lo), r.hi - r.lo);
       fill_up(z, type, at, r.hi - r.lo, u);
     }
+  }
   DtTicket t = dt_reduce_scatter(z->shard, type, DT_SUM, array(z, from), own,
                                  z->cut.owners * width(z, from, to), note);
   if (z->across->n == 1) return t;
@@ -110,8 +121,8 @@ void dt_bucket_add(const DtZero *z, int64_t from, int64_t to, bool store) {
     DtPart sum = dt_part(z, DT_GRAD, i);
     const char *arrived = piece(z, type, from, to, z->shard->me, i);
     int64_t n = sum.hi - sum.lo;
-    if (type != z->p->type) dt_widen_into(type, (float *)(void *)sum.at, arrived, n, !store);
-    else if (!store) dt_add_reals(type, sum.at, arrived, n);
-    else if (n > 0) memcpy(sum.at, arrived, bytes(type, n));
+    if (type != z->p->type) dt_device_widen(type, (float *)(void *)sum.at, arrived, n, !store);
+    else if (!store) dt_device_add(type, sum.at, arrived, n);
+    else if (n > 0) dt_device_copy(sum.at, arrived, bytes(type, n));
   }
 }

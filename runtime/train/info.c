@@ -132,7 +132,7 @@ static DtMemory most_memory(const DtProgram *p, const Layout *l, int64_t micro, 
   for (int s = 0; s < l->pp && !e->status; s++) {
     DtWalk w = {0};
     if (l->pp > 1) dt_walk_open(&w, p, s, (micro + l->dp - 1) / l->dp, 0, false, e);
-    DtHost host = {threads, dt_exchange_plan(l->ranks)};
+    DtHost host = {dt_device_limits(), dt_device_work_bytes(p, threads), dt_exchange_plan(l->ranks)};
     DtMemory m = dt_memory(&l->stages, s, p, &l->cut, true, &w, host);
     dt_walk_close(&w);
     if (m.total > most.total) most = m;

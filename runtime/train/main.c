@@ -1,7 +1,6 @@
 // The training program: from the command line through training to the last file written.
 #define _GNU_SOURCE
 #include "runtime/files/checkpoint.h"
-#include "runtime/device/cpu/level.h"
 #include "runtime/files/events.h"
 #include "runtime/train/log.h"
 #include "runtime/base/parallel.h"
@@ -13,7 +12,6 @@
 
 #include <errno.h>
 #include <linux/magic.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -318,7 +316,7 @@ static int finish(Program *a, DtError *e) {
   dt_flight_close();
   dt_walk_close(&a->r.walk);
   dt_zero_close(&a->r.zero);
-  dt_parallel_done();
+  dt_device_close();
   if (fflush(stdout) != 0 && errno != EPIPE && !e->status)
     dt_fail_errno(e, DT_EXIT_IO, "cannot write", "to stdout");
   bool common = e->status == DT_EXIT_STOPPED || e->status == DT_EXIT_NOT_FINITE;
@@ -329,17 +327,6 @@ static int finish(Program *a, DtError *e) {
   return e->status;
 }
 
-// Threads of a rank: its share of the processors.
-static int threads_of(const DtOptions *o) {
-  cpu_set_t set;
-  int ranks = dt_world.local_size > 1 ? dt_world.local_size : 1;
-  int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
-  if (cores < 1) cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
-  int threads = o->threads ? (int)o->threads : cores / ranks > 1 ? cores / ranks : 1;
-  if (threads * ranks > cores) dt_parallel_spin(0);
-  return threads;
-}
-
 // What is wrong with this rank alone is told first, and then the others, who would wait for it.
 static int alone(DtError *e) {
   int status = e->status;
@@ -347,20 +334,6 @@ static int alone(DtError *e) {
   dt_comm_decline();
   e->status = 0;
   return status;
-}
-
-// Without this check the first instruction that is not there would end the program.
-static int check_processor(const DtProgram *p, DtError *e) {
-  char missing[512];
-  if (dt_cpu_level(p->cpu_level) < p->cpu_level)
-    return dt_fail(e, DT_EXIT_MISFIT,
-                   "this processor is not an x86-64-v%d, for which the program was compiled",
-                   p->cpu_level);
-  if (!p->cpu_features || dt_cpu_has(p->cpu_features, missing, sizeof missing)) return 0;
-  return dt_fail(e, DT_EXIT_MISFIT,
-                 "the program was compiled for another processor, and this one lacks %s; compile it "
-                 "with --arch x86-64 for any, or with --arch x86-64-v3 for those with avx2",
-                 missing);
 }
 
 // Settings that need no other rank: ends the program, or goes on with -1.
@@ -376,7 +349,7 @@ static int begin(Program *a, int argc, char **argv, DtError *e) {
   r->seed = (uint64_t)r->o.seed;
   r->scaling = dt_loss_scale_first(p->loss_scaling);
   r->micro = p->ndata > 0 ? p->data[0].extent[0] : p->train.microbatch;
-  if (check_processor(p, e)) return e->status;
+  if (dt_device_fits(p, e)) return e->status;
   dt_signals_install(); // before there are ranks: one may come while they meet
   if (dt_comm_start(p, (int)r->o.ranks, r->o.timeout, e)) return e->status;
   return -1;
@@ -392,7 +365,7 @@ int dt_main(const DtProgram *p, int argc, char **argv) {
     return status;
   }
   a.first = dt_world.rank == 0;
-  dt_parallel_init(threads_of(&a.r.o));
+  dt_device_open((int)a.r.o.threads, dt_world.local_size);
   run(&a, &e);
   return finish(&a, &e);
 }

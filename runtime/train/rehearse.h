@@ -2,7 +2,7 @@
 // loaded or sent, and what it would say to other ranks is written down. Since the order is that of
 // the code that runs later, what is found of it holds for the run. Ranks then compare it.
 //
-// The emitted functions take part: what they launch is skipped (launch.h), what they post is kept.
+// The emitted functions take part: what they launch is skipped, what they post is kept.
 #ifndef DTC_RUNTIME_REHEARSE_H
 #define DTC_RUNTIME_REHEARSE_H
 

@@ -7,6 +7,7 @@
 #include "runtime/comm/flight.h"
 #include "runtime/train/loss_scale.h"
 #include "runtime/train/options.h"
+#include "runtime/device.h"
 #include "runtime/program.h"
 #include "runtime/pipeline/walk.h"
 #include "runtime/train/zero.h"
@@ -26,9 +27,10 @@ typedef struct DtRun {
   DtWalk walk;                       // of a pipeline
   void *frame, *buffer[DT_MAX_DATA]; // a microbatch of each data argument
   void *other_frame, *other_buffer[DT_MAX_DATA]; // likewise, of the second of two in flight
-  double *partial, *shared;          // of the norm: of blocks; what ranks sum once a step
+  double *norm, *shared;             // the device's, for the gradient's norm; the host's, which ranks sum once a step
   int64_t nshared;
-  void *gather;  // where files are written from: chunks of tensors, gathered; or NULL
+  // Chunks of tensors from which files are written, in the host's memory; what other ranks send of them; or NULL.
+  void *collected, *received;
   int64_t micro; // samples in a microbatch
   // What a checkpoint holds besides regions.
   int64_t step;    // optimizer steps done
@@ -62,13 +64,13 @@ typedef struct DtMemory {
   int64_t buckets;                // small ones on their way (runtime/train/bucket.h)
   int64_t frame, batches, norm, collected;
   int64_t pipeline, tied; // activations and messages of a pipeline; a gradient that stages sum
-  int64_t scratch, exchange; // of all threads; this rank's part in exchanging data
+  int64_t scratch, exchange; // what kernels need besides regions; this rank's part in exchanging data
   int64_t total;
 } DtMemory;
-// What a launch decides: threads of a rank, and dt_exchange_bytes.
+// What a launch decides: the device's limits, dt_device_work_bytes and dt_exchange_bytes.
 typedef struct DtHost {
-  int threads;
-  int64_t exchange;
+  const DtDeviceLimits *limits;
+  int64_t work, exchange;
 } DtHost;
 // Of a rank of `stage`; `walk` is NULL without a pipeline.
 DtMemory dt_memory(const DtStages *s, int stage, const DtProgram *p, const DtCut *cut, bool saves,
@@ -81,16 +83,13 @@ int dt_memory_allocate(DtRun *r, bool training, DtError *e);
 int dt_memory_check(DtRun *r, DtError *e); // 70 where something was written past a region's end
 void dt_memory_free(DtRun *r);
 int64_t dt_memory_resident(void);         // the process's high-water mark in bytes
-// By all threads, past the caches; p is aligned to 16 bytes.
-void dt_fill_zero(void *p, size_t bytes);
 
 // runtime/train/update.c
 // part[i * stride] += the sum of squares, in double, of this rank's piece of the gradient of the
-// model's instance i, if this stage answers for it. `partial` holds dt_norm_blocks numbers.
-void dt_norm_parts(const DtZero *z, double *partial, double *part, int64_t stride);
-int64_t dt_norm_blocks(const DtUnits *u, const DtCut *cut); // of one unit, at most
-// That a thread needs for dt_update.
-int64_t dt_update_scratch(const DtProgram *p);
+// model's instance i, if this stage answers for it.
+void dt_norm_parts(const DtRun *r, double *part, int64_t stride);
+// Doubles of DtRun.norm.
+int64_t dt_norm_count(const DtUnits *u, const DtCut *cut, const DtDeviceLimits *limits);
 // Steps what this rank owns by the optimizer's formula; gradients are multiplied by `scale` first.
 void dt_update(DtRun *r, double rate, double scale);
 // Divides this rank's gradients by r->grad_scale, a power of two, where they are to be seen as they are.

@@ -11,10 +11,11 @@
 
 typedef struct {
   int32_t *token; // the window: [T], `used` of them
+  void *window;   // the same in the device's memory
   int64_t used, length, vocab;
   bool bytes; // tokens are bytes of text
   bool prints; // the other ranks only hold a part of the parameters
-  void *logits;
+  void *logits; // [T, vocab] in the device's memory
 } Text;
 
 static void append(Text *t, int32_t token) {
@@ -60,19 +61,28 @@ static int begin(Text *t, const char *prompt, DtError *e) {
   return 0;
 }
 
-static int32_t choose(const DtProgram *p, const Text *t, double temperature, double u) {
-  int64_t row = (t->used - 1) * t->vocab, best = 0;
-  for (int64_t v = 1; v < t->vocab; v++)
-    if (dt_get(p, t->logits, row + v) > dt_get(p, t->logits, row + best)) best = v;
+static int32_t choose_of(const DtProgram *p, const void *logits, int64_t vocab, double temperature, double u) {
+  int64_t best = 0;
+  for (int64_t v = 1; v < vocab; v++)
+    if (dt_get(p, logits, v) > dt_get(p, logits, best)) best = v;
   if (temperature == 0) return (int32_t)best;
-  double top = dt_get(p, t->logits, row + best), sum = 0, at = 0;
-  for (int64_t v = 0; v < t->vocab; v++)
-    sum += exp((dt_get(p, t->logits, row + v) - top) / temperature);
-  for (int64_t v = 0; v < t->vocab; v++) {
-    at += exp((dt_get(p, t->logits, row + v) - top) / temperature);
+  double top = dt_get(p, logits, best), sum = 0, at = 0;
+  for (int64_t v = 0; v < vocab; v++) sum += exp((dt_get(p, logits, v) - top) / temperature);
+  for (int64_t v = 0; v < vocab; v++) {
+    at += exp((dt_get(p, logits, v) - top) / temperature);
     if (u * sum < at) return (int32_t)v;
   }
   return (int32_t)best; // where logits are not numbers
+}
+
+// From the logits of the last token.
+static int32_t choose(const DtProgram *p, const Text *t, double temperature, double u) {
+  size_t bytes = (size_t)t->vocab * dt_type_size(p->type);
+  char *row = (char *)t->logits + (size_t)(t->used - 1) * bytes;
+  void *logits = dt_device_map(row, bytes, DT_READ);
+  int32_t token = choose_of(p, logits, t->vocab, temperature, u);
+  dt_device_unmap(row, logits, bytes, DT_READ);
+  return token;
 }
 
 bool dt_sample_needs_all(const DtRun *r) {
@@ -89,18 +99,19 @@ static void from_last_stage(int32_t *token) {
 
 static int generate(DtRun *r, Text *t, DtError *e) {
   const DtProgram *p = r->p;
-  DtCall call = {.data = {t->token},
+  DtCall call = {.data = {t->window},
                  .batch = 1,
                  .frame = r->frame,
                  .out = t->logits,
                  .seed = r->seed,
                  .step = (uint64_t)r->step + 1,
                  .loss_scale = 1};
-  DtWalkJob job = {.data = t->token, .count = 1, .forward = DT_SAMPLE, .out = t->logits};
+  DtWalkJob job = {.data = t->window, .count = 1, .forward = DT_SAMPLE, .out = t->logits};
   if (begin(t, r->o.prompt, e)) return e->status;
   for (int64_t i = 0; i < r->o.sample; i++) {
     // The rest of the window holds old tokens; a causal model does not look there.
     dt_trace_begin("sample");
+    dt_device_put(t->window, t->token, (size_t)t->length * sizeof *t->token);
     if (p->nchunk && dt_walk(r, DT_WALK_SAMPLE, 0, &job, e)) return e->status;
     if (!p->nchunk) dt_zero_begin(&r->zero, &call);
     if (!p->nchunk) p->sample(&call);
@@ -129,12 +140,15 @@ int dt_sample(DtRun *r, DtError *e) {
             .vocab = p->sample_vocab,
             .prints = dt_world.rank == 0,
             .bytes = p->train.data == DT_DATA_BYTES || p->sample_vocab <= 256};
-  t.token = calloc((size_t)t.length + 16, sizeof *t.token);
-  t.logits =
-      aligned_alloc(64, ((size_t)(t.length * t.vocab) * dt_type_size(p->type) + 127) / 64 * 64);
-  int status =
-      t.token && t.logits ? generate(r, &t, e) : dt_fail(e, DT_EXIT_OS, "no memory for sampling");
+  int64_t window = t.length * (int64_t)sizeof *t.token;
+  int64_t logits = t.length * t.vocab * (int64_t)dt_type_size(p->type);
+  t.token = calloc((size_t)t.length, sizeof *t.token);
+  t.window = dt_device_alloc(window, 0, e);
+  t.logits = dt_device_alloc(logits, 0, e);
+  int status = t.token && t.window && t.logits ? generate(r, &t, e)
+                                               : dt_fail(e, DT_EXIT_OS, "no memory for sampling");
   free(t.token);
-  free(t.logits);
+  dt_device_free(t.window, window);
+  dt_device_free(t.logits, logits);
   return status;
 }

@@ -57,16 +57,25 @@ static Share share_of(const DtRun *r, const Batch *b) {
 
 // Fills the buffers with samples [first, first + micro) of the batch. Rows past its end repeat a
 // sample of it: `batch` gives them weight 0, and any values that are in range will do.
-static int load(DtRun *r, const Batch *b, int64_t first, void *const *buffer, DtError *e) {
-  if (dt_rehearsing) return 0;
-  dt_trace_begin("load");
+static int load_rows(DtRun *r, const Batch *b, int64_t first, void *const *buffer, DtError *e) {
   for (int64_t row = 0; row < r->micro; row++) {
     int64_t i = first + row < b->count ? first + row : first < b->count ? first : 0;
     int64_t sample = dt_dataset_sample(b->set, b->from + i, r->seed, b->shuffle);
     if (dt_dataset_row(b->set, sample, row, buffer, e)) return e->status;
   }
-  dt_trace_end("load");
   return 0;
+}
+
+static int load(DtRun *r, const Batch *b, int64_t first, void *const *buffer, DtError *e) {
+  void *rows[DT_MAX_DATA];
+  const DtData *data = r->p->data;
+  if (dt_rehearsing) return 0;
+  dt_trace_begin("load");
+  for (int k = 0; k < r->p->ndata; k++) rows[k] = dt_device_map(buffer[k], dt_data_bytes(&data[k]), DT_WRITE);
+  int failed = load_rows(r, b, first, rows, e);
+  for (int k = 0; k < r->p->ndata; k++) dt_device_unmap(buffer[k], rows[k], dt_data_bytes(&data[k]), DT_WRITE);
+  if (!failed) dt_trace_end("load");
+  return failed;
 }
 
 int dt_stop_wanted(void) {
@@ -220,7 +229,7 @@ static void share_norm(DtRun *r) {
   int64_t each = dt_tp_degree() * (int64_t)z->cut.owners, tp = dt_tp_coord();
   double *part = r->shared + SHARED_NORM + tp * z->cut.owners + z->shard->me;
   if (z->across->me != 0) return;
-  dt_norm_parts(z, r->partial, part, each);
+  dt_norm_parts(r, part, each);
 }
 
 // The totals of a batch: counted now, or at the end of the step before.

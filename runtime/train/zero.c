@@ -1,8 +1,9 @@
 #include "runtime/train/zero.h"
 
 #include "runtime/train/bucket.h"
-#include "runtime/train/narrow.h"
-#include "runtime/launch.h"
+#include "runtime/device.h"
+#include "runtime/base/trace.h"
+#include "runtime/layers.h"
 #include "runtime/train/run.h"
 
 #include <stdlib.h>
@@ -222,24 +223,6 @@ static bool alone(const DtZero *z) {
   return z->cut.owners == 1 && (!z->across || z->across->n == 1);
 }
 
-static void add_part(void *const *arg, int64_t begin, int64_t end) {
-  const DtType *type = arg[0];
-  if (*type == DT_TYPE_F64) {
-    double *to = arg[1];
-    const double *from = arg[2];
-    for (int64_t i = begin; i < end; i++) to[i] += from[i];
-  } else {
-    float *to = arg[1];
-    const float *from = arg[2];
-    for (int64_t i = begin; i < end; i++) to[i] += from[i];
-  }
-}
-
-void dt_add_reals(DtType type, void *to, const void *from, int64_t n) {
-  void *arg[] = {&type, to, (void *)from};
-  dt_parallel(add_part, arg, n, 1 << 14);
-}
-
 // Whether gradients are sent in fewer bits than they are computed in.
 static bool narrows(const DtZero *z) { return z->p->reduce_type != z->p->type; }
 
@@ -253,8 +236,8 @@ static void settle(DtZero *z, int64_t unit) {
     dt_bucket_add(z, unit, s->until, s->store);
     return;
   }
-  if (narrows(z)) dt_widen_into(z->p->reduce_type, (float *)(void *)s->to, s->from, s->count, !s->store);
-  else if (s->from != s->to) dt_add_reals(z->p->type, s->to, s->from, s->count);
+  if (narrows(z)) dt_device_widen(z->p->reduce_type, (float *)(void *)s->to, s->from, s->count, !s->store);
+  else if (s->from != s->to) dt_device_add(z->p->type, s->to, s->from, s->count);
 }
 
 // Sends `count` elements at `in`, gradients of the microbatch or the step, to the sum at `to`,
@@ -262,7 +245,7 @@ static void settle(DtZero *z, int64_t unit) {
 static void reduce_whole(DtZero *z, DtSum *s, char *in, char *to, int64_t count, DtNote note) {
   DtType type = z->p->reduce_type;
   bool store = z->fresh || !z->cut.each;
-  if (narrows(z)) dt_narrow_in_place(type, in, count);
+  if (narrows(z)) dt_device_narrow(type, in, (const float *)(const void *)in, count);
   *s = (DtSum){.pending = true, .store = store, .to = to, .count = count};
   s->from = store && !narrows(z) ? to : in;
   s->ticket = dt_all_reduce(z->shard, type, DT_SUM, in, s->from, count, note);
@@ -277,7 +260,7 @@ static void reduce_pieces(DtZero *z, int64_t unit, char *in) {
   DtPart sum = dt_part(z, DT_GRAD, unit);
   DtType type = z->p->reduce_type;
   bool store = z->fresh || !z->cut.each;
-  if (narrows(z)) dt_narrow_in_place(type, in, u->count);
+  if (narrows(z)) dt_device_narrow(type, in, (const float *)(const void *)in, u->count);
   *s = (DtSum){.pending = true, .store = store, .to = sum.at, .count = sum.hi - sum.lo};
   s->from = store && !narrows(z) ? sum.at : plus(type, in, sum.lo);
   s->ticket =
@@ -292,7 +275,7 @@ static void count_once(DtZero *z, const DtUnit *u, char *in) {
   for (int64_t i = u->first; i < u->first + u->n; i++) {
     const DtInstance *x = &z->units.instance[z->units.inside[i]];
     if (!(z->p->param[x->param].partial & 1u << DT_AXIS_CP))
-      memset(grad_at(z, in, x->begin), 0, (size_t)x->count * dt_type_size(z->p->type));
+      dt_device_zero(grad_at(z, in, x->begin), (size_t)x->count * dt_type_size(z->p->type));
   }
 }
 
@@ -353,7 +336,7 @@ void dt_zero_begin_step(DtZero *z, DtCall *call, bool first, bool last) {
   call->fresh = first || z->cut.each;
   if (z->p->stores_grad) return;
   dt_outside_grads(call);
-  if (call->fresh) dt_fill_zero(z->grad, z->grad_bytes);
+  if (call->fresh) dt_device_zero(z->grad, z->grad_bytes);
 }
 
 DtRange dt_zero_units_of(const DtZero *z, int param, int n) {

@@ -128,8 +128,6 @@ DtRange dt_zero_units_of(const DtZero *z, int param, int n);
 void dt_zero_finish(DtZero *z);
 // A unit's parameters have been updated: all ranks get to know them, in time for their next use.
 void dt_zero_updated(DtZero *z, int64_t unit);
-// Adds n reals, element by element, with all threads.
-void dt_add_reals(DtType type, void *to, const void *from, int64_t n);
 // All that is under way has arrived.
 void dt_zero_settle(DtZero *z);
 // Nothing has been asked for or is under way, after a rehearsal.

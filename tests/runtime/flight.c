@@ -6,7 +6,7 @@
 
 #include "runtime/comm.h"
 #include "runtime/comm/flight.h"
-#include "runtime/launch.h"
+#include "runtime/layers.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,8 @@
 // Floats that become 16-bit numbers in their own memory and come back, at any distance and length, on one thread and on
 // several.
 #include "runtime/base/parallel.h"
-#include "runtime/train/narrow.h"
+#include "runtime/base/real.h"
+#include "runtime/device.h"
 #include "support/check.h"
 
 #include <stdlib.h>
@@ -11,10 +12,10 @@ static float rounded(int64_t i) { return dt_from_bf16(dt_to_bf16(value(i))); }
 
 // The 16-bit numbers at a + from, of floats n, widened to floats at a + to bytes.
 static void check(int64_t n, int64_t from, int64_t to) {
-  char *a = malloc((size_t)(to + 4 * n + 64));
+  char *a = calloc((size_t)(to + 4 * n + 64), 1);
   float *in = (float *)(void *)(a + from), *out = (float *)(void *)(a + to);
   for (int64_t i = 0; i < n; i++) in[i] = value(i);
-  dt_narrow_in_place(DT_TYPE_BF16, in, n);
+  dt_device_narrow(DT_TYPE_BF16, in, in, n);
   int64_t wrong = 0;
   for (int64_t i = 0; i < n; i++) {
     uint16_t h;
@@ -22,7 +23,7 @@ static void check(int64_t n, int64_t from, int64_t to) {
     wrong += h != dt_to_bf16(value(i));
   }
   CHECK(wrong == 0);
-  dt_widen_into(DT_TYPE_BF16, out, in, n, false);
+  dt_device_widen(DT_TYPE_BF16, out, in, n, false);
   for (int64_t i = 0; i < n; i++) wrong += out[i] != rounded(i);
   CHECK(wrong == 0);
   free(a);
@@ -35,8 +36,8 @@ static void check_add(int64_t n) {
     in[i] = value(i);
     sum[i] = (float)i;
   }
-  dt_narrow_in_place(DT_TYPE_BF16, in, n);
-  dt_widen_into(DT_TYPE_BF16, sum, in, n, true);
+  dt_device_narrow(DT_TYPE_BF16, in, in, n);
+  dt_device_widen(DT_TYPE_BF16, sum, in, n, true);
   for (int64_t i = 0; i < n; i++) wrong += sum[i] != (float)i + rounded(i);
   CHECK(wrong == 0);
   free(in);

@@ -107,14 +107,16 @@ static int begin(World *w, const Case *c) {
   DtSizes n = dt_sizes(&z->units, &w->p, &z->cut);
   z->param = region(n.params);
   for (int i = 0; i < 2; i++) z->moment[i] = region(n.moment);
-  w->r.gather = malloc((size_t)dt_save_bytes(&w->p, &z->cut));
-  return z->param && z->moment[0] && z->moment[1] && w->r.gather ? 0 : 1;
+  w->r.collected = malloc((size_t)dt_save_collected(&w->p));
+  w->r.received = malloc((size_t)dt_save_received(&w->p, &z->cut) + 1);
+  return z->param && z->moment[0] && z->moment[1] && w->r.collected && w->r.received ? 0 : 1;
 }
 
 static int end(World *w) {
   DtZero *z = &w->r.zero;
   free(z->param);
-  free(w->r.gather);
+  free(w->r.collected);
+  free(w->r.received);
   for (int i = 0; i < 2; i++) free(z->moment[i]);
   dt_zero_close(z);
   return failed > 0;

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "runtime/program.h"
 #include "runtime/device/cpu/gemm_tuned.h"
 
 // Queries and keys in a block: whole micro-kernel tiles at every level, and the blocks of scores
@@ -58,5 +59,9 @@ static inline int64_t dt_attention_scratch(int64_t dim, bool backward, bool f64)
   const int64_t lanes = f64 ? 8 : 16;
   return dt_attention_elements((dim + lanes - 1) / lanes * lanes, backward) * (f64 ? 8 : 4);
 }
+
+// Bytes for the end of an extent (runtime/device/cpu/launch.h): a tile of each array, of elements of `size` bytes.
+enum { DT_EXTENT_ARRAYS = 2 + DT_MAX_MOMENTS };
+static inline int64_t dt_extent_scratch(int64_t tile, int64_t size) { return DT_EXTENT_ARRAYS * tile * size; }
 
 #endif

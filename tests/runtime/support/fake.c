@@ -1,6 +1,7 @@
 #include "fake.h"
 
-#include "runtime/launch.h"
+#include "runtime/base/parallel.h"
+#include "runtime/layers.h"
 
 #include <errno.h>
 #include <math.h>
@@ -21,7 +22,7 @@ static void dawdle(void) {
 }
 
 // fake_arrays: p = sum over d of x[d] * s[0][d] * s[1][d] * w[d] + c; loss = mean of (p - y)^2 / 2.
-enum { D = 6, MICRO = 3, W = 0, C = 16, S = 32, SIZE = 48, PIECE = 4 };
+enum { D = 6, MICRO = 3, W = 0, C = 16, S = 32, SIZE = 48 };
 
 static float predict(const DtCall *c, int b) {
   const float *x = (const float *)c->data[0] + b * D, *w = c->param;
@@ -62,7 +63,7 @@ static void arrays_eval(const DtCall *c) { arrays_pass(c, 0); }
 static void arrays_update(const DtCall *c) {
   const float *v = c->scalar;
   float *w = c->param, *g = c->grad, *m = c->moment[0], *u = c->moment[1];
-  for (int i = 0; i < PIECE; i++) {
+  for (int64_t i = 0; i < c->count; i++) {
     float x = g[i] * v[4];
     m[i] = 0.9f * m[i] + 0.1f * x;
     u[i] = 0.99f * u[i] + 0.01f * x * x;
@@ -135,7 +136,6 @@ const DtProgram fake_arrays = {
     .frame_bytes = 64,
     .step = arrays_step,
     .eval = arrays_eval,
-    .update_piece = PIECE,
     .update = arrays_update,
     .listing = "x [3, 6] f32\ny [3] i32\n",
 };
@@ -178,7 +178,7 @@ static void tokens_eval(const DtCall *c) { tokens_pass(c, 0); }
 static void tokens_update(const DtCall *c) {
   const double *v = c->scalar;
   double *w = c->param, *g = c->grad, *m = c->moment[0];
-  for (int i = 0; i < PIECE; i++) {
+  for (int64_t i = 0; i < c->count; i++) {
     m[i] = 0.9 * m[i] + g[i] * v[4];
     w[i] -= v[0] * m[i];
   }
@@ -243,7 +243,6 @@ const DtProgram fake_tokens = {
     .count = tokens_count,
     .step = tokens_step,
     .eval = tokens_eval,
-    .update_piece = PIECE,
     .update = tokens_update,
     .sample = tokens_sample,
     .sample_length = T,
@@ -312,7 +311,6 @@ const DtProgram fake_layers = {
     .stores_grad = true,
     .step = layers_step,
     .update = tokens_update,
-    .update_piece = PIECE,
     .nstack = 1,
     .stack = layers_stack,
     .listing = "",

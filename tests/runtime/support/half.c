@@ -4,7 +4,7 @@
 
 #include "runtime/base/real.h"
 #include "runtime/comm.h"
-#include "runtime/launch.h"
+#include "runtime/layers.h"
 
 #include <math.h>
 
@@ -12,7 +12,7 @@ DtType fake_half_type;
 int64_t fake_overflow_from, fake_overflow_to;
 int fake_overflow_rank;
 
-enum { D = 6, LAYERS = 4, OUTSIDE = 3, PIECE = 64 };
+enum { D = 6, LAYERS = 4, OUTSIDE = 3 };
 enum { EMBED = 70, GAIN = 5, BIAS = 33, W = 20, V = 17 }; // elements
 enum { EMBED_AT = 0, GAIN_AT = 80, BIAS_AT = 96, STACK_AT = 144, V_AT = 32, STRIDE = 64 };
 
@@ -75,12 +75,13 @@ static void half_step(const DtCall *c) {
 static void half_update(const DtCall *c) {
   const float *v = c->scalar;
   float *w = c->param, *g = c->grad, *m = c->moment[0], *u = c->moment[1];
-  for (int i = 0; i < PIECE; i++) {
+  for (int64_t i = 0; i < c->count; i++) {
     float x = g[i] * v[4];
     m[i] = 0.9f * m[i] + 0.1f * x;
     u[i] = 0.99f * u[i] + 0.01f * x * x;
     w[i] -= v[0] * (m[i] / v[1] / (sqrtf(u[i]) / v[2] + 1e-8f));
   }
+  if (c->rounded) dt_narrow(fake_half_type, c->rounded, w, c->count);
 }
 
 #define NORMAL .init = DT_NORMAL, .init_b = 1
@@ -126,7 +127,6 @@ const DtProgram fake_half = {
     .stores_grad = true,
     .step = half_step,
     .update = half_update,
-    .update_piece = PIECE,
     .nstack = 1,
     .stack = half_stack,
     .listing = "",

@@ -1,34 +1,14 @@
 // How emitted host code runs a kernel: each by its name, which is also its name in the trace, --info and reports.
-#ifndef DT_LAUNCH_H
-#define DT_LAUNCH_H
+#ifndef DTC_RUNTIME_CPU_LAUNCH_H
+#define DTC_RUNTIME_CPU_LAUNCH_H
 
+#include "runtime/base/parallel.h"
+#include "runtime/base/trace.h"
+#include "runtime/device.h"
 #include "runtime/device/cpu/attention.h"
 #include "runtime/device/cpu/gemm.h"
 #include "runtime/device/cpu/scan.h"
-#include "runtime/base/parallel.h"
-#include "runtime/base/trace.h"
-
-// Fills with zeros on all threads, past the caches: p is aligned to 16 bytes.
-void dt_fill_zero(void *p, size_t bytes);
-// memcpy on all threads.
-void dt_copy(void *to, const void *from, size_t bytes);
-
-// Layer `layer` of the program's stack number `stack`: its parameters, which may have to be gathered
-// from other ranks; `next` is the layer that runs after it, if there is one of that number. They stay
-// until the next layer but one is asked for.
-struct DtCall;
-const void *dt_layer_params(const struct DtCall *call, int stack, int64_t layer, int64_t next);
-// The gradients of parameters outside stacks are the step's from here on: those of the microbatch before
-// have been reduced.
-void dt_outside_grads(const struct DtCall *call);
-// The layer's gradients, and that this microbatch has nothing to add to them any more.
-void *dt_layer_grads(const struct DtCall *call, int stack, int64_t layer);
-void dt_layer_reduce(const struct DtCall *call, int stack, int64_t layer);
-
-// Layer `layer` of a stack of `count` runs until dt_layer_leave: what ranks exchange there is told as
-// that layer's. Stacks nest; what is returned is for dt_layer_leave.
-int64_t dt_layer_enter(int64_t layer, int64_t count);
-void dt_layer_leave(int64_t outside);
+#include "runtime/layers.h"
 
 // A fused kernel in kernels.o. Its symbol there, "kernel.NAME", is no identifier of C, so it is no
 // library's.
@@ -46,9 +26,13 @@ void dt_layer_leave(int64_t outside);
 #define dt_launch(kernel, grid, chunk, ...)                                                        \
   DT_TRACED(kernel, dt_parallel(kernel, (void *const *)(const void *const[]){__VA_ARGS__}, grid, chunk))
 
-// The same on the calling thread.
-#define dt_run(kernel, grid, ...)                                                                  \
-  kernel((void *const *)(const void *const[]){__VA_ARGS__}, 0, grid)
+// A fused kernel over `tile` elements of each array of the call, param, grad and moments, which are of `type`: run on
+// all DtCall.count of them, tile by tile. DtCall.rounded gets the new param as elements of type `rounds`.
+#define dt_launch_extent(kernel, grid, tile, type, rounds, call, ...)                              \
+  dt_extent(kernel, grid, tile, type, rounds, call, (const void *const[]){__VA_ARGS__},            \
+            (int)(sizeof((const void *const[]){__VA_ARGS__}) / sizeof(void *)))
+void dt_extent(DtKernel *kernel, int64_t grid, int64_t tile, DtType type, DtType rounds, const DtCall *call,
+               const void *const *arg, int narg);
 
 // The function for elements of p's type; 16 bits are uint16_t.
 #define DT_BY_TYPE(p, f32, f64, half) _Generic(*(p), float: f32, double: f64, uint16_t: half)

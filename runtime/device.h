@@ -1,0 +1,103 @@
+// The device that kernels compute on: its memory, and all that the runtime itself does there. Each target has
+// these functions in a folder of its own, runtime/device/TARGET/, and a program links those of its target.
+//
+// An address of the device is a pointer, for arithmetic and for the functions of this file. The host reads and
+// writes the device's memory between dt_device_map and dt_device_unmap alone.
+//
+// Kernels and functions run on the device in the order of their calls, and may return before they have run.
+// Those that hand something to the host (dt_device_get, dt_device_map for reading, dt_device_wait) wait for it.
+// In a rehearsal (runtime/train/rehearse.h) nothing is copied and nothing is computed.
+#ifndef DTC_RUNTIME_DEVICE_H
+#define DTC_RUNTIME_DEVICE_H
+
+#include "runtime/base/error.h"
+#include "runtime/program.h"
+
+#include <stdio.h>
+
+// What the runtime has to know of a target.
+typedef struct DtDeviceLimits {
+  int64_t map_bytes;     // that dt_device_map shows the host at a time, at least
+  int64_t squares_block; // elements whose squares have one partial sum
+} DtDeviceLimits;
+const DtDeviceLimits *dt_device_limits(void);
+
+// 78 where kernels of the program cannot run on this machine's device. Before there are ranks.
+int dt_device_fits(const DtProgram *p, DtError *e);
+// Once, before the other functions; `threads` of the host for this rank (0: its share of those that the machine
+// has), of `ranks` on this machine.
+void dt_device_open(int threads, int ranks);
+void dt_device_close(void);
+
+// ---- memory
+
+// Bytes that kernels need besides regions (the CPU: the threads' scratch), with `threads` of the host.
+int64_t dt_device_work_bytes(const DtProgram *p, int threads);
+// Has them. 71.
+int dt_device_work_open(const DtProgram *p, DtError *e);
+
+// A region of the device, whose memory is there when it returns; NULL and 71 where there is none. Its contents
+// are undefined; or, where `zeros` is not 0, zeros: numbers of so many bytes.
+void *dt_device_alloc(int64_t bytes, int zeros, DtError *e);
+void dt_device_free(void *p, int64_t bytes); // of as many bytes
+// Memory of the host that the device copies from and to at full speed.
+void *dt_host_alloc(int64_t bytes, DtError *e);
+void dt_host_free(void *p, int64_t bytes);
+
+// Whether something was written past the end of a region, or of a host's; of what dt_device_work_open has.
+bool dt_device_overrun(const void *p, int64_t bytes);
+bool dt_device_work_overrun(void);
+// With DT_MEMORY_CHECK (runtime/base/canary.h): bytes up to the last one that was ever written, of a region that
+// was made with `zeros`; and, each after a comma and as JSON, what was used of dt_device_work_open's memory.
+int64_t dt_device_used(const void *p, int64_t bytes, int zeros);
+void dt_device_work_used(FILE *f);
+
+// ---- between host and device
+
+typedef enum DtAccess { DT_READ, DT_WRITE } DtAccess;
+// Where the host reads, or writes all of, `bytes` at `p` of the device: at most map_bytes; or a microbatch of each
+// data argument at once.
+void *dt_device_map(void *p, size_t bytes, DtAccess access);
+void dt_device_unmap(void *p, void *mapped, size_t bytes, DtAccess access);
+// Elements of `size` bytes that the host sees at a time; `left` or fewer.
+static inline int64_t dt_device_window(size_t size, int64_t left) {
+  int64_t most = dt_device_limits()->map_bytes / (int64_t)size;
+  return left < most ? left : most;
+}
+// A few bytes. What `from` points to may change once dt_device_put has returned; `to` is there once dt_device_get
+// has.
+void dt_device_put(void *to, const void *from, size_t bytes);
+void dt_device_get(void *to, const void *from, size_t bytes);
+
+// ---- on the device
+
+void dt_device_zero(void *p, size_t bytes);
+void dt_device_copy(void *to, const void *from, size_t bytes);
+// `rows` of `bytes` each, the first bytes of so many pitches.
+void dt_device_copy_rows(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t bytes,
+                         int64_t rows);
+
+// to[i] += from[i], in float or double.
+void dt_device_add(DtType type, void *to, const void *from, int64_t n);
+// v[i] /= by.
+void dt_device_divide(DtType type, void *v, double by, int64_t n);
+// *sum = the sum of the squares of n floats or doubles, in double: partial sums of blocks of squares_block, in
+// `work`, are added in order. A function of the elements and their number alone.
+void dt_device_squares(DtType type, const void *v, int64_t n, double *work, double *sum);
+
+// to[i] = from[i], rounded to a 16-bit type. The arrays lie apart, or begin at one place.
+void dt_device_narrow(DtType type, void *to, const float *from, int64_t n);
+// to[i] = from[i] of a 16-bit type, or with `add` to[i] += from[i]. The arrays lie apart, or, without `add`, `to`
+// begins where `from` does or after it.
+void dt_device_widen(DtType type, float *to, const void *from, int64_t n, bool add);
+
+// ---- order
+
+// A point behind all that has been called so far; and that the calling thread of the host waits until the device
+// is there, for any thread.
+typedef uint64_t DtMark;
+DtMark dt_device_record(void);
+void dt_device_wait(DtMark mark);
+void dt_device_sync(void); // all that has been called has run
+
+#endif

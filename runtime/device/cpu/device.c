@@ -1,0 +1,206 @@
+// The host's own processors and memory. Everything has run when a function returns, and the host sees the device's
+// memory as it is.
+#define _GNU_SOURCE
+#include "runtime/device.h"
+
+#include "runtime/base/canary.h"
+#include "runtime/base/parallel.h"
+#include "runtime/device/cpu/level.h"
+
+#include <sched.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+enum { SLACK = DT_SCRATCH_SLACK, CANARY = DT_CANARY, PAGE = 4096, PART = 1 << 20 };
+
+const DtDeviceLimits *dt_device_limits(void) {
+  static const DtDeviceLimits limits = {.map_bytes = INT64_MAX, .squares_block = 4096};
+  return &limits;
+}
+
+// Without this check the first instruction that is not there would end the program.
+int dt_device_fits(const DtProgram *p, DtError *e) {
+  char missing[512];
+  if (dt_cpu_level(p->cpu_level) < p->cpu_level)
+    return dt_fail(e, DT_EXIT_MISFIT, "this processor is not an x86-64-v%d, for which the program was compiled",
+                   p->cpu_level);
+  if (!p->cpu_features || dt_cpu_has(p->cpu_features, missing, sizeof missing)) return 0;
+  return dt_fail(e, DT_EXIT_MISFIT,
+                 "the program was compiled for another processor, and this one lacks %s; compile it "
+                 "with --arch x86-64 for any, or with --arch x86-64-v3 for those with avx2",
+                 missing);
+}
+
+void dt_device_open(int threads, int ranks) {
+  cpu_set_t set;
+  int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
+  if (ranks < 1) ranks = 1;
+  if (cores < 1) cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
+  if (!threads) threads = cores / ranks > 1 ? cores / ranks : 1;
+  if (threads * ranks > cores) dt_parallel_spin(0);
+  dt_parallel_init(threads);
+}
+
+void dt_device_close(void) { dt_parallel_done(); }
+
+// ---- memory
+
+// Rounded up so that kernels may read a vector past the end; to write there is a fault of theirs, or of the plan,
+// that shows by what stood there before.
+static size_t rounded(int64_t bytes) { return ((size_t)bytes + SLACK + PAGE - 1) / PAGE * PAGE; }
+
+// Zeros are written as negative ones: equal to zero in all that is computed of them, and no sum that they enter with
+// anything but another of them is one.
+static void fill_pattern(unsigned char *p, int64_t bytes, int zeros) {
+  memset(p, zeros ? 0 : CANARY, (size_t)bytes);
+  for (int64_t i = zeros - 1; zeros && i < bytes; i += zeros) p[i] = 0x80;
+}
+
+static void guard(char *end) { memset(end, CANARY, SLACK); }
+
+// Bytes up to the last 4 that are not the pattern any more.
+int64_t dt_device_used(const void *p, int64_t bytes, int zeros) {
+  static const unsigned char canary[8] = {CANARY, CANARY, CANARY, CANARY, CANARY, CANARY, CANARY, CANARY};
+  unsigned char zero[8] = {0};
+  zero[zeros ? zeros - 1 : 0] = 0x80;
+  int64_t unit = zeros ? zeros : 4, n = bytes / unit * unit;
+  while (n > 0 && !memcmp((const char *)p + n - unit, zeros ? zero : canary, (size_t)unit)) n -= unit;
+  return n;
+}
+
+bool dt_device_overrun(const void *p, int64_t bytes) {
+  const unsigned char *end = (const unsigned char *)p + bytes;
+  for (int k = 0; k < SLACK; k++)
+    if (end[k] != CANARY) return true;
+  return false;
+}
+
+void *dt_device_alloc(int64_t bytes, int zeros, DtError *e) {
+  void *p = mmap(NULL, rounded(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) {
+    dt_fail_errno(e, DT_EXIT_OS, "no memory for", "the model's regions");
+    return NULL;
+  }
+  dt_touch(p, rounded(bytes));
+  if (dt_watching()) fill_pattern(p, bytes, zeros);
+  guard((char *)p + bytes);
+  return p;
+}
+
+void dt_device_free(void *p, int64_t bytes) {
+  if (p) munmap(p, rounded(bytes));
+}
+
+void *dt_host_alloc(int64_t bytes, DtError *e) { return dt_device_alloc(bytes, 0, e); }
+void dt_host_free(void *p, int64_t bytes) { dt_device_free(p, bytes); }
+
+// ---- the threads' scratch
+
+static int64_t scratch; // bytes for each thread
+
+int64_t dt_device_work_bytes(const DtProgram *p, int threads) {
+  return threads * (int64_t)dt_scratch_mapped((size_t)p->scratch_bytes);
+}
+
+// As of a region: the first to touch it was the thread.
+int dt_device_work_open(const DtProgram *p, DtError *e) {
+  scratch = p->scratch_bytes;
+  if (dt_scratch_plan((size_t)scratch)) return dt_fail_errno(e, DT_EXIT_OS, "no memory for", "the threads' scratch");
+  for (int t = 0; scratch && t < dt_threads(); t++) {
+    if (dt_watching()) fill_pattern(dt_scratch_of(t), scratch, 0);
+    guard((char *)dt_scratch_of(t) + scratch);
+  }
+  return 0;
+}
+
+bool dt_device_work_overrun(void) {
+  for (int t = 0; dt_scratch_of(t); t++)
+    if (dt_device_overrun(dt_scratch_of(t), scratch)) return true;
+  return false;
+}
+
+// Also the bytes asked for, which are the planned bytes or fewer.
+void dt_device_work_used(FILE *f) {
+  for (int t = 0; dt_scratch_of(t); t++)
+    fprintf(f, ",\n{\"name\":\"scratch\",\"planned\":%lld,\"most\":%lld,\"asked\":%lld,\"used\":%lld}",
+            (long long)dt_scratch_mapped((size_t)scratch), (long long)scratch, (long long)dt_scratch_asked(t),
+            (long long)dt_device_used(dt_scratch_of(t), scratch, 0));
+}
+
+// ---- between host and device
+
+void *dt_device_map(void *p, size_t bytes, DtAccess access) {
+  (void)bytes, (void)access;
+  return p;
+}
+
+void dt_device_unmap(void *p, void *mapped, size_t bytes, DtAccess access) {
+  (void)p, (void)mapped, (void)bytes, (void)access;
+}
+
+void dt_device_put(void *to, const void *from, size_t bytes) { memcpy(to, from, bytes); }
+
+void dt_device_get(void *to, const void *from, size_t bytes) {
+  if (dt_rehearsing) memset(to, 0, bytes);
+  else memcpy(to, from, bytes);
+}
+
+// ---- zeros and copies
+
+// Stores that bypass the caches: the zeros are not read soon, and a plain store would first fetch
+// the old data. begin is a multiple of the chunk, so lines are whole but for the region's end.
+static void zero_part(void *const *arg, int64_t begin, int64_t end) {
+  char *p = (char *)arg[0] + begin;
+  size_t n = (size_t)(end - begin);
+#if defined(__SSE2__)
+  const __m128i zero = _mm_setzero_si128();
+  for (; n >= 64 && (uintptr_t)p % 16 == 0; p += 64, n -= 64)
+    for (int i = 0; i < 4; i++) _mm_stream_si128((__m128i *)(void *)p + i, zero);
+  _mm_sfence();
+#endif
+  memset(p, 0, n);
+}
+
+void dt_device_zero(void *p, size_t bytes) {
+  void *arg[] = {p};
+  dt_parallel(zero_part, arg, (int64_t)bytes, PART);
+}
+
+static void copy_part(void *const *arg, int64_t begin, int64_t end) {
+  memcpy((char *)arg[0] + begin, (const char *)arg[1] + begin, (size_t)(end - begin));
+}
+
+void dt_device_copy(void *to, const void *from, size_t bytes) {
+  void *arg[] = {to, (void *)from};
+  dt_parallel(copy_part, arg, (int64_t)bytes, PART);
+}
+
+typedef struct Rows {
+  char *to;
+  const char *from;
+  size_t to_pitch, from_pitch, bytes;
+} Rows;
+
+static void copy_some_rows(void *const *arg, int64_t begin, int64_t end) {
+  const Rows *r = arg[0];
+  for (int64_t i = begin; i < end; i++)
+    memcpy(r->to + (size_t)i * r->to_pitch, r->from + (size_t)i * r->from_pitch, r->bytes);
+}
+
+void dt_device_copy_rows(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t bytes,
+                         int64_t rows) {
+  Rows r = {to, from, to_pitch, from_pitch, bytes};
+  void *arg[] = {&r};
+  if (bytes) dt_parallel(copy_some_rows, arg, rows, bytes < PART ? PART / (int64_t)bytes : 1);
+}
+
+// ---- order
+
+DtMark dt_device_record(void) { return 0; }
+void dt_device_wait(DtMark mark) { (void)mark; }
+void dt_device_sync(void) {}
