@@ -79,14 +79,14 @@ static void *place(const DtCall *c, const Value *v) {
   const DtProgram *p = &oracle->program;
   switch (v->means) {
   case MEANS_DATA: return (void *)c->data[v->of];
-  case MEANS_FIRST: return (void *)&c->first;
-  case MEANS_BATCH: return (void *)&c->batch;
-  case MEANS_TOTAL: return (double *)c->total + v->of;
+  case MEANS_FIRST: return (void *)&c->scalars->first;
+  case MEANS_BATCH: return (void *)&c->scalars->batch;
+  case MEANS_TOTAL: return (double *)c->scalars->total.f64 + v->of;
   case MEANS_PARAM: return stored_param(v, (double *)c->param + p->param[v->of].offset);
-  case MEANS_LOSS_SCALE: return (void *)&c->loss_scale;
+  case MEANS_LOSS_SCALE: return (void *)c->scalars->loss_scale.f64;
   case MEANS_GRAD: return (double *)c->grad + p->param[v->of].offset;
   case MEANS_RANK: return &dt_world.coord[mesh_axis(oracle->m, v->of)];
-  case MEANS_SCALAR: return (double *)c->scalar + v->of;
+  case MEANS_SCALAR: return (double *)c->scalars->update.f64 + v->of;
   case MEANS_PIECE:
     if (v->of < PIECE_MOMENT1) return v->of == PIECE_PARAM ? c->param : c->grad;
     return c->moment[v->of - PIECE_MOMENT1];
@@ -106,7 +106,7 @@ static void run(Entry e, const DtCall *c) {
     pointer[i] = &arg[i];
   }
   Buf error = {0};
-  InterpOptions o = {.seed = c->seed, .step = c->step, .round = is_half(m->store)};
+  InterpOptions o = {.seed = c->scalars->key[0], .step = c->scalars->key[1], .round = is_half(m->store)};
   if (!interp_call(oracle->interp, m->entry[e], pointer, result, &o, &error)) BUG("--interpret: %s", error.text);
   double *out = c->out;
   for (uint32_t i = 0; i < f->result.n; i++) {

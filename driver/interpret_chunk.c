@@ -160,7 +160,7 @@ void chunk_run(Interp *interp, const Module *m, const DtProgram *p, const DtCall
   }
   begin_gradients(&r, arg);
   Buf error = {0};
-  InterpOptions o = {.seed = c->seed, .step = c->step, .round = is_half(m->store)};
+  InterpOptions o = {.seed = c->scalars->key[0], .step = c->scalars->key[1], .round = is_half(m->store)};
   if (!interp_call(interp, fn, pointer, result, &o, &error)) BUG("--interpret: %s", error.text);
   for (uint32_t i = 0; i < f->result.n; i++) {
     const Value *v = &f->value.at[f->result.at[i]];

@@ -114,7 +114,7 @@ static void find_spread(Source *s, const DtProgram *p, const DtCall *c) {
   double value = s->value, bound = s->value_bound, spread = 0;
   for (int k = 0; k < NOISY; k++) {
     InterpOptions o = {
-        .seed = c->seed, .step = c->step, .scale = true, .unit = s->unit, .noise = &state};
+        .seed = c->scalars->key[0], .step = c->scalars->key[1], .scale = true, .unit = s->unit, .noise = &state};
     run_step(s, p, c, &o);
     spread = fmax(spread, fabs(s->value - value));
     for (uint32_t i = 0; i < n; i++) {
@@ -179,7 +179,7 @@ static bool along(Source *s, Args *a, uint32_t which, uint64_t *state, const Int
 
 // Leaves the loss and metrics, of the front end's function, in the arguments' results.
 static void check_tangents(Source *s, Args *a, const DtCall *c) {
-  InterpOptions o = {.seed = c->seed, .step = c->step, .tangent = true};
+  InterpOptions o = {.seed = c->scalars->key[0], .step = c->scalars->key[1], .tangent = true};
   uint64_t state = 1;
   double want, got;
   bool ok = true;
@@ -198,7 +198,7 @@ void source_step(Source *s, const DtProgram *p, const DtCall *c) {
   s->slope = 0;
   // The bounds are those of first order: doc/numerics.md.
   run_step(s, p, c,
-           &(InterpOptions){.seed = c->seed, .step = c->step, .scale = true, .unit = 0x1p-53});
+           &(InterpOptions){.seed = c->scalars->key[0], .step = c->scalars->key[1], .scale = true, .unit = 0x1p-53});
   Args a = args_new(s, p, c, s->loss, s->loss->entry[ENTRY_LOSS]);
   check_tangents(s, &a, c);
   s->value = a.result[0]->real[0];

@@ -85,12 +85,32 @@ typedef struct DtTrain {
   const char *precision; // "fp32", "fp64", "bf16", "fp16"
 } DtTrain;
 
-// The buffers and scalars of one call. `real` is float or double as DtProgram.type says.
+// The numbers that kernels read: in the device's memory, where emitted code hands on their addresses (DtCall.scalars).
+// A real is a float or a double, as DtProgram.type says.
+enum { DT_MAX_COORDS = 8, DT_UPDATE_SCALARS = 5 };
+#define DT_REALS(n)                                                                                \
+  union {                                                                                          \
+    float f32[n];                                                                                  \
+    double f64[n];                                                                                 \
+  }
+typedef struct DtScalars {
+  uint64_t key[2]; // of random numbers: the seed; the step, 1 in the first (0 is initialisation's)
+  int32_t first;   // number in the global batch of the microbatch's first sample
+  int32_t batch;   // samples in the global batch; a sample at or past it is padding, weight 0
+  int32_t coord[DT_MAX_COORDS]; // this rank's number along each axis (runtime/comm.h)
+  // A power of two that multiplies the adjoint of the loss in a step, if DtProgram.loss_scaling, and so all
+  // gradients; loss and metrics are returned without it. In all other calls, and programs, 1.
+  DT_REALS(1) loss_scale;
+  // update's lr, correct1 and root2 (1 - beta1^step and sqrt(1 - beta2^step), step from 1), decay (the
+  // parameter's weight decay), scale
+  DT_REALS(DT_UPDATE_SCALARS) update;
+  DT_REALS(DT_MAX_TOTALS) total; // sums over the whole batch of what count() gives
+} DtScalars;
+
+// The buffers of one call, all in the device's memory.
 typedef struct DtCall {
   const void *data[DT_MAX_DATA]; // one microbatch of each data argument (int32 or real)
-  int32_t first; // number in the global batch of the microbatch's first sample
-  int32_t batch; // samples in the global batch; a sample at or past it is padding, weight 0
-  const void *total; // real[ntotal]: sums over the whole batch of what count() gives
+  const DtScalars *scalars;
   // Regions, all parameters at their offsets: parameters of DtProgram.param_type, gradients real.
   void *param, *grad;
   // update: steps `count` elements at param, real (masters, where the types differ), with their gradients and
@@ -99,14 +119,7 @@ typedef struct DtCall {
   int64_t count;
   void *frame; // DtProgram.frame_bytes of scratch, contents not kept between calls
   void *out; // real results: count: ntotal; step, eval: loss, metrics; sample: logits[T, V]
-  // real: update's lr, correct1 and root2 (1 - beta1^step and sqrt(1 - beta2^step), step from 1), decay
-  // (the parameter's weight decay), scale
-  const void *scalar;
-  uint64_t seed, step; // keys of random numbers; step is 1 in the first (0 is initialisation's)
   bool fresh; // step, if DtProgram.stores_grad: grad holds nothing yet, so the first contribution is stored
-  // step, if DtProgram.loss_scaling: a power of two that multiplies the adjoint of the loss, and so all
-  // gradients; loss and metrics are returned without it. In all other calls, and programs, 1.
-  double loss_scale;
   // A pipeline's chunk: what was received and where to leave what is sent (DtPipeChunk.sent_bytes); what is
   // kept with the microbatch between its functions (slot_bytes).
   const void *in;
@@ -160,7 +173,7 @@ typedef struct DtProgram {
   // masters in `type`, updates those, and rounds each to its parameter (to nearest, ties to even).
   DtType param_type;
   DtType reduce_type; // of gradients on their way between ranks: `type`; or BF16, with `type` F32
-  // The runtime chooses DtCall.loss_scale, divides gradients by it, and skips a step whose gradients are not
+  // The runtime chooses DtScalars.loss_scale, divides gradients by it, and skips a step whose gradients are not
   // finite.
   bool loss_scaling;
   int cpu_level; // that the kernels need, as runtime/device/cpu/level.h numbers them; 0: no named ones
@@ -178,7 +191,7 @@ typedef struct DtProgram {
   // elements, of one parameter; sgd with momentum and adam(w) read and write moments; scale multiplies gradients
   // (clipping).
   DtEntry *count, *step, *eval, *update, *sample;
-  bool random_totals; // what count() gives depends on DtCall.step, also of the same samples
+  bool random_totals; // what count() gives depends on the step, also of the same samples
   int64_t sample_length, sample_vocab; // sample: T and V; NULL sample: not a model over tokens
   const char *listing; // the program's buffers and functions, as --info prints them
   int tp, cp, pp; // mesh degrees that the program was compiled for; 0 means 1
@@ -202,6 +215,9 @@ typedef struct DtProgram {
   // That kernels ask for on a thread, at most (runtime/device/cpu/scratch.h).
   int64_t scratch_bytes;
 } DtProgram;
+
+// A call's results, at most: loss and metrics, or totals.
+enum { DT_MOST_RESULTS = 1 + DT_MAX_METRICS + DT_MAX_TOTALS };
 
 static inline int dt_in_flight(const DtProgram *p) { return p->in_flight > 1 ? p->in_flight : 1; }
 

@@ -89,13 +89,13 @@ Str host_chunk_arg(const HostFn *x, uint32_t arg) {
   const Value *v = &x->f->value.at[x->f->arg.at[arg]];
   const char *type = c_type(h->m->compute);
   bool grad;
-  Str rank = host_trailing_arg(h->m, v);
+  Str rank = host_trailing_arg(h, v);
   if (rank) return rank;
   uint32_t nd = data_count(h, x->part), lead = lead_count(h, x->part);
   uint32_t piece = host_chunk_piece(x, arg, &grad);
   if (arg < nd) return str_printf("call->data[%u]", arg);
-  if (arg < nd + 2 && arg < lead) return str_intern(arg == nd ? "&call->first" : "&call->batch");
-  if (arg < lead) return str_printf("(const %s *)call->total + %u", type, arg - nd - 2);
+  if (arg < nd + 2 && arg < lead) return str_intern(arg == nd ? "&call->scalars->first" : "&call->scalars->batch");
+  if (arg < lead) return host_scalar(h, "total", arg - nd - 2);
   if (piece != NONE)
     return str_printf("(%s *)call->%s + %lld", grad ? type : c_type(param_type(h->m)),
                       grad ? "grad" : "param", (long long)h->params->param[piece].offset);

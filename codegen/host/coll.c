@@ -9,10 +9,9 @@ Str host_axis(const Module *m, uint32_t axis) {
   BUG("programs are not cut over axis %s", x->name);
 }
 
-Str host_trailing_arg(const Module *m, const Value *v) {
-  if (v->means == MEANS_LOSS_SCALE)
-    return str_printf("&(const %s){(%s)call->loss_scale}", c_type(v->type), c_type(v->type));
-  return v->means == MEANS_RANK ? str_printf("&dt_world.coord[%s]", host_axis(m, v->of)) : NULL;
+Str host_trailing_arg(const Host *h, const Value *v) {
+  if (v->means == MEANS_LOSS_SCALE) return host_scalar(h, "loss_scale", 0);
+  return v->means == MEANS_RANK ? str_printf("&call->scalars->coord[%s]", host_axis(h->m, v->of)) : NULL;
 }
 
 static Str note(HostFn *x, const Stmt *s) {

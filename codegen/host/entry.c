@@ -28,13 +28,16 @@ static Str param_in(const Host *h, const char *region, uint32_t param) {
   return in_region(region, c_type(type), h->params->param[param].offset);
 }
 
-static Str scalar(const Host *h, uint32_t which) {
-  return in_region("scalar", c_type(h->m->compute), which);
+// Element i of an array of reals among the call's scalars.
+Str host_scalar(const Host *h, const char *array, uint32_t i) {
+  const char *type = h->m->compute == DT_F64 ? "f64" : "f32";
+  return i ? str_printf("call->scalars->%s.%s + %u", array, type, i)
+           : str_printf("call->scalars->%s.%s", array, type);
 }
 
 // update: (lr, correct1, root2, decay, scale, param, grad, moments)
 static Str update_arg(const Host *h, uint32_t i) {
-  if (i < 5) return scalar(h, i);
+  if (i < NUPDATE_SCALAR) return host_scalar(h, "update", i);
   if (i < 7) return str_intern(i == 5 ? "call->param" : "call->grad");
   return str_printf("call->moment[%u]", i - 7);
 }
@@ -46,9 +49,9 @@ static Str batch_arg(const Host *h, Entry e, uint32_t i) {
   uint32_t nt = count && e != ENTRY_COUNT ? count->result.n : 0;
   if (i < nd) return str_printf("call->data[%u]", i);
   i -= nd;
-  if (i < 2) return str_intern(i == 0 ? "&call->first" : "&call->batch");
+  if (i < 2) return str_intern(i == 0 ? "&call->scalars->first" : "&call->scalars->batch");
   i -= 2;
-  if (i < nt) return in_region("total", c_type(h->m->compute), i);
+  if (i < nt) return host_scalar(h, "total", i);
   i -= nt;
   return i < np ? param_in(h, "param", i) : param_in(h, "grad", i - np);
 }
@@ -77,7 +80,7 @@ static void check_entry(const Host *h, Entry e) {
   const FnPlan *fp = &h->p->fn[h->m->entry[e]];
   if (e == ENTRY_UPDATE && (fp->kernel.n != 1 || fp->frame_bytes))
     BUG("%s is not one kernel", f->name);
-  while (n < f->arg.n && host_trailing_arg(h->m, &f->value.at[f->arg.at[n]])) n++;
+  while (n < f->arg.n && host_trailing_arg(h, &f->value.at[f->arg.at[n]])) n++;
   if (f->arg.n != n) BUG("%s has %u arguments, expected %u", f->name, f->arg.n, n);
   if (e == ENTRY_COUNT || e == ENTRY_STEP || e == ENTRY_EVAL) check_arg(h, e, nd, MEANS_FIRST, 0);
   if (e == ENTRY_UPDATE) check_arg(h, e, 0, MEANS_SCALAR, SCALAR_LR);
@@ -86,7 +89,7 @@ static void check_entry(const Host *h, Entry e) {
 Str host_entry_arg(const Host *h, Entry e, uint32_t i) {
   const Fn *f = entry(h, e);
   if (i == 0) check_entry(h, e);
-  Str rank = host_trailing_arg(h->m, &f->value.at[f->arg.at[i]]);
+  Str rank = host_trailing_arg(h, &f->value.at[f->arg.at[i]]);
   if (rank) return rank;
   switch (e) {
   case ENTRY_SAMPLE: return i == 0 ? str_intern("call->data[0]") : param_in(h, "param", i - 1);

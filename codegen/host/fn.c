@@ -91,7 +91,7 @@ static void actual_pointers(CallPrint *q) {
       q->arg[i] = host_layer_slice(x, &q->layer, a->value);
       if (!q->arg[i]) q->arg[i] = slice_pointer(x, a->value, q->iter);
       break;
-    case ACT_ITER: q->arg[i] = str_printf("&%s_number", q->iter); break;
+    case ACT_ITER: q->arg[i] = str_printf("%s_number", q->iter); break;
     case ACT_CARRY:
       if (stack != NONE)
         q->arg[i] = slice_pointer(x, q->c->result[stack].value, q->iter);
@@ -247,7 +247,7 @@ static void print_repeat(CallPrint *q) {
     buf_printf(b, "  for (int64_t %s = 0; %s < %lld; %s++) {\n", q->iter, q->iter,
                (long long)c->count, q->iter);
   if (takes_iteration(c))
-    buf_printf(b, "    const int32_t %s_number = (int32_t)%s;\n", q->iter, q->iter);
+    buf_printf(b, "    DT_LAYER_NUMBER(%s_number, %s);\n", q->iter, q->iter);
   q->layer = host_layer_begin(x, &q->loop, q->stmt, q->iter);
   actual_pointers(q);
   result_pointers(q);
@@ -396,7 +396,7 @@ static void print_entry(HostFn *x, const Buf *locals) {
       buf_printf(b, "  %s *%s = %s;\n", c_type(x->f->value.at[v].type), x->name[v],
                  entry_result(x, i));
   }
-  if (x->key_used) buf_printf(b, "  const uint64_t key[2] = {call->seed, call->step};\n");
+  if (x->key_used) buf_printf(b, "  const uint64_t *key = call->scalars->key;\n");
   if (x->frame_used) buf_printf(b, "  char *frame = call->frame;\n");
   if (x->beta_used)
     buf_printf(b, "  const %s beta = call->fresh ? 0 : 1;\n", c_type(x->h->m->compute));

@@ -95,7 +95,7 @@ bool call_passes_result(const Plan *p, const Call *c,
 
 // coll.c: collectives
 Str host_axis(const Module *m, uint32_t axis); // "DT_AXIS_TP"
-Str host_trailing_arg(const Module *m, const Value *v); // where a rank's number or the loss's scale is; NULL: v is neither
+Str host_trailing_arg(const Host *h, const Value *v); // where a rank's number or the loss's scale is; NULL: v is neither
 void host_post(HostFn *x, uint32_t kernel, Str to, Str from);
 void host_wait(HostFn *x, uint32_t kernel);
 
@@ -104,6 +104,7 @@ Entry host_entry_of(const Host *h, Id fn);
 Str host_entry_arg(const Host *h, Entry e,
                    uint32_t arg); // a C expression; its type is the argument's pointer
 Str host_entry_result(const Host *h, Entry e, uint32_t result);
+Str host_scalar(const Host *h, const char *array, uint32_t i); // the address of a real among the call's scalars
 int host_moments(const Host *h);
 
 // chunk.c: where a chunk's function finds what it receives, sends and keeps; the pipeline's tables

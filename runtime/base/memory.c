@@ -11,6 +11,11 @@
 #include <string.h>
 #include <sys/resource.h>
 
+enum {
+  RESULTS_BYTES = DT_MOST_RESULTS * sizeof(double), // of a call
+  SCALARS_BYTES = DT_MOST_IN_FLIGHT * sizeof(DtScalars)
+};
+
 // Whole gradients are the model's state where they are summed in place, and else on their way to
 // it.
 DtMemory dt_memory(const DtStages *s, int stage, const DtProgram *p, const DtCut *cut, bool saves,
@@ -27,6 +32,7 @@ DtMemory dt_memory(const DtStages *s, int stage, const DtProgram *p, const DtCut
                 .buckets = size * n.packed,
                 .frame = s->view[stage].frame_bytes * dt_in_flight(p)};
   for (int k = 0; k < p->ndata; k++) m.batches += (int64_t)dt_data_bytes(&p->data[k]) * dt_in_flight(p);
+  m.batches += RESULTS_BYTES * dt_in_flight(p) + SCALARS_BYTES;
   m.norm = (int64_t)sizeof(double) * (dt_norm_count(u, cut, host.limits) + dt_shared_count(u, p, cut));
   if (saves) m.collected = dt_save_collected(p) + dt_save_received(p, cut);
   if (walk) m.pipeline = dt_walk_bytes(walk);
@@ -47,7 +53,7 @@ typedef struct Region {
   int zeros; // it starts as numbers of so many bytes that are 0; 0: nothing of it is read before it is written
   bool host; // memory of the host
 } Region;
-enum { MOST_REGIONS = 18 + DT_MOST_IN_FLIGHT * (1 + DT_MAX_DATA) };
+enum { MOST_REGIONS = 20 + DT_MOST_IN_FLIGHT * (1 + DT_MAX_DATA) };
 
 static void *address(const Region *g) {
   void *p;
@@ -90,6 +96,8 @@ static int list_regions(DtRun *r, Region list[MOST_REGIONS]) {
     for (int k = 0; k < p->ndata; k++)
       list[n++] = (Region){.at = &buffer[k], .bytes = (int64_t)dt_data_bytes(&p->data[k]), .name = p->data[k].name};
   }
+  list[n++] = (Region){.at = &r->results, .bytes = RESULTS_BYTES * dt_in_flight(p), .name = "results"};
+  list[n++] = (Region){.at = &r->scalars, .bytes = SCALARS_BYTES, .name = "scalars"};
   int64_t norm = (int64_t)sizeof(double) * dt_norm_count(&z->units, &z->cut, dt_device_limits());
   list[n++] = (Region){.at = &r->norm, .bytes = norm, .name = "norm"};
   list[n++] = (Region){.at = &r->shared, .bytes = m.norm - norm, .name = "shared", .host = true};

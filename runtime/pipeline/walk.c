@@ -148,6 +148,7 @@ typedef struct Walk {
   DtRoute *route;
   const DtWalkJob *job;
   DtCall call;
+  DtScalars scalars;
   int64_t from; // the route's first microbatch among the rank's
   int64_t loaded; // the microbatch in r->buffer, or -1
   int forward; // DT_FORWARD, DT_EVAL or DT_SAMPLE
@@ -199,7 +200,7 @@ static bool makes_gradients(const DtPipeChunk *c, int part) {
 static void prepare_call(Walk *w, const DtPipeOp *op, const DtPipeChunk *c) {
   const DtProgram *p = w->r->p;
   int message = op->work == DT_PIPE_F ? DT_PIPE_ACT : DT_PIPE_GRAD;
-  w->call.first = (int32_t)(w->job->first + (w->from + op->micro) * w->r->micro);
+  w->scalars.first = (int32_t)(w->job->first + (w->from + op->micro) * w->r->micro);
   w->call.slot = w->forward != DT_FORWARD
                      ? NULL
                      : in_pool(w, w->route->slot, op->chunk, c->slot_bytes, op->slot);
@@ -223,7 +224,6 @@ static int compute(Walk *w, const DtPipeOp *op, DtError *e) {
   DtRun *r = w->r;
   const DtProgram *p = r->p;
   const DtPipeChunk *c = &p->chunk[op->chunk];
-  double out[1 + DT_MAX_METRICS] = {0};
   bool training = w->forward == DT_FORWARD;
   int part = part_of(w, op);
   if (w->job->load && c->reads_data[part] && w->loaded != op->micro) {
@@ -231,7 +231,10 @@ static int compute(Walk *w, const DtPipeOp *op, DtError *e) {
     w->loaded = op->micro;
   }
   prepare_call(w, op, c);
-  w->call.out = w->job->out ? w->job->out : out;
+  bool last = op->work == DT_PIPE_F && op->chunk == p->nchunk - 1;
+  dt_device_put(r->scalars, &w->scalars, sizeof w->scalars);
+  dt_results_clear(r, 0);
+  w->call.out = w->job->out ? w->job->out : dt_results(r, 0);
   dt_trace_begin(name[part]);
   dt_comm_micro(w->from + op->micro);
   if (!training || !makes_gradients(c, part)) dt_zero_begin(&r->zero, &w->call);
@@ -244,8 +247,10 @@ static int compute(Walk *w, const DtPipeOp *op, DtError *e) {
     dt_zero_end_units(&r->zero, units.lo, units.hi);
   }
   dt_trace_end(name[part]);
-  bool last = op->work == DT_PIPE_F && op->chunk == p->nchunk - 1;
-  for (int i = 0; last && i < w->job->nresult; i++) w->job->sum[i] += dt_get(p, out, i);
+  if (!last || !w->job->nresult) return 0;
+  double result[DT_MOST_RESULTS];
+  dt_results_get(r, 0, result, w->job->nresult);
+  for (int i = 0; i < w->job->nresult; i++) w->job->sum[i] += result[i];
   return 0;
 }
 
@@ -294,12 +299,9 @@ int dt_walk(DtRun *r, int route, int64_t from, const DtWalkJob *job, DtError *e)
             .loaded = -1,
             .forward = job->forward};
   const DtPipeStage *s = &w.route->pipe->stage[dt_world.coord[DT_AXIS_PP]];
-  w.call = (DtCall){.batch = (int32_t)job->count,
-                    .total = job->total,
-                    .frame = r->frame,
-                    .seed = r->seed,
-                    .step = (uint64_t)r->step + 1,
-                    .loss_scale = job->forward == DT_FORWARD ? r->scaling.scale : 1};
+  w.scalars = dt_scalars(r, (uint64_t)r->step + 1, job->count, job->total);
+  if (job->forward == DT_FORWARD) dt_set(r->p, &w.scalars.loss_scale, 0, r->scaling.scale);
+  w.call = (DtCall){.scalars = r->scalars, .frame = r->frame};
   for (int k = 0; k < r->p->ndata; k++) w.call.data[k] = r->buffer[k];
   if (job->data) w.call.data[0] = job->data;
   int64_t received = s->n; // its last receive

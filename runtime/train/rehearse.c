@@ -66,8 +66,7 @@ bool dt_rehearse_end(void) {
 
 // One pass over a text, as dt_sample has it for every token.
 static void text(DtRun *r) {
-  DtCall call = {.data = {r->buffer[0]}, .batch = 1, .frame = r->frame, .out = r->frame,
-                 .loss_scale = 1};
+  DtCall call = {.data = {r->buffer[0]}, .scalars = r->scalars, .frame = r->frame, .out = r->frame};
   DtWalkJob job = {.data = r->buffer[0], .count = 1, .forward = DT_SAMPLE, .out = r->frame};
   DtError ignored = {0};
   if (r->p->nchunk) dt_walk(r, DT_WALK_SAMPLE, 0, &job, &ignored);

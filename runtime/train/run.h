@@ -27,6 +27,8 @@ typedef struct DtRun {
   DtWalk walk;                       // of a pipeline
   void *frame, *buffer[DT_MAX_DATA]; // a microbatch of each data argument
   void *other_frame, *other_buffer[DT_MAX_DATA]; // likewise, of the second of two in flight
+  DtScalars *scalars; // the device's, of two calls: those in flight, or updates without and with weight decay
+  char *results;      // the device's, likewise: DT_MOST_RESULTS reals of each
   double *norm, *shared;             // the device's, for the gradient's norm; the host's, which ranks sum once a step
   int64_t nshared;
   // Chunks of tensors from which files are written, in the host's memory; what other ranks send of them; or NULL.
@@ -56,6 +58,15 @@ static inline double dt_get(const DtProgram *p, const void *at, int64_t i) {
 static inline void dt_set(const DtProgram *p, void *at, int64_t i, double v) {
   dt_put_real(p->type, at, i, v);
 }
+
+// The scalars of this rank in its step and batch of `batch` samples, with loss scale 1; totals may be NULL.
+DtScalars dt_scalars(const DtRun *r, uint64_t step, int64_t batch, const void *total);
+static inline char *dt_results(const DtRun *r, int call) {
+  return r->results + (size_t)call * DT_MOST_RESULTS * sizeof(double);
+}
+// The first n results of a call, and zeros in place of all before it.
+void dt_results_clear(const DtRun *r, int call);
+void dt_results_get(const DtRun *r, int call, double *v, int n);
 
 // runtime/base/memory.c: bytes of one rank
 typedef struct DtMemory {

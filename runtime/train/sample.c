@@ -100,14 +100,13 @@ static void from_last_stage(int32_t *token) {
 static int generate(DtRun *r, Text *t, DtError *e) {
   const DtProgram *p = r->p;
   DtCall call = {.data = {t->window},
-                 .batch = 1,
+                 .scalars = r->scalars,
                  .frame = r->frame,
-                 .out = t->logits,
-                 .seed = r->seed,
-                 .step = (uint64_t)r->step + 1,
-                 .loss_scale = 1};
+                 .out = t->logits};
+  DtScalars scalars = dt_scalars(r, (uint64_t)r->step + 1, 1, NULL);
   DtWalkJob job = {.data = t->window, .count = 1, .forward = DT_SAMPLE, .out = t->logits};
   if (begin(t, r->o.prompt, e)) return e->status;
+  dt_device_put(r->scalars, &scalars, sizeof scalars);
   for (int64_t i = 0; i < r->o.sample; i++) {
     // The rest of the window holds old tokens; a causal model does not look there.
     dt_trace_begin("sample");

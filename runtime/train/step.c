@@ -23,7 +23,6 @@ typedef struct {
 } Batch;
 
 enum { REHEARSED = 4 };
-enum { MOST_RESULTS = 1 + DT_MAX_METRICS + DT_MAX_TOTALS };
 
 // What ranks sum at the end of a step: results, then flags, then an element for each instance and
 // owner of a piece of it. Where only some ranks have something to say the others add zeros, which
@@ -118,22 +117,39 @@ static int through_stages(DtRun *r, const Batch *b, const void *total, int n, do
   return w->rest ? dt_walk(r, DT_WALK_REST, w->groups * w->group, &job, e) : 0;
 }
 
+_Static_assert((int)DT_AXES <= (int)DT_MAX_COORDS, "a rank's numbers along all axes");
+
+DtScalars dt_scalars(const DtRun *r, uint64_t step, int64_t batch, const void *total) {
+  DtScalars s = {.key = {r->seed, step}, .batch = (int32_t)batch};
+  for (int a = 0; a < DT_AXES; a++) s.coord[a] = dt_world.coord[a];
+  dt_set(r->p, &s.loss_scale, 0, 1);
+  if (total) memcpy(&s.total, total, (size_t)r->p->ntotal * dt_type_size(r->p->type));
+  return s;
+}
+
+void dt_results_clear(const DtRun *r, int call) {
+  dt_device_zero(dt_results(r, call), DT_MOST_RESULTS * sizeof(double));
+}
+
+void dt_results_get(const DtRun *r, int call, double *v, int n) {
+  double out[DT_MOST_RESULTS] = {0}; // of either real type
+  dt_device_get(out, dt_results(r, call), (size_t)n * dt_type_size(r->p->type));
+  for (int i = 0; i < n; i++) v[i] = dt_get(r->p, out, i);
+}
+
 // A microbatch on its way through the program.
 typedef struct Micro {
   DtCall call;
-  double out[MOST_RESULTS]; // of either real type
+  DtScalars scalars;
 } Micro;
 
 // The calls of those that are under way at once: they write to no common memory but gradients.
 static void prepare_calls(DtRun *r, const Batch *b, const void *total, Micro m[]) {
   for (int i = 0; i < dt_in_flight(r->p); i++) {
-    m[i].call = (DtCall){.batch = (int32_t)b->count,
-                         .total = total,
-                         .frame = i ? r->other_frame : r->frame,
-                         .out = m[i].out,
-                         .seed = r->seed,
-                         .step = (uint64_t)b->step,
-                         .loss_scale = b->gradients ? r->scaling.scale : 1};
+    m[i].scalars = dt_scalars(r, (uint64_t)b->step, b->count, total);
+    if (b->gradients) dt_set(r->p, &m[i].scalars.loss_scale, 0, r->scaling.scale);
+    m[i].call = (DtCall){.scalars = &r->scalars[i], .frame = i ? r->other_frame : r->frame,
+                         .out = dt_results(r, i)};
     for (int k = 0; k < r->p->ndata; k++)
       m[i].call.data[k] = i ? r->other_buffer[k] : r->buffer[k];
   }
@@ -146,8 +162,9 @@ static int run_micro(DtRun *r, DtEntry *entry, const char *name, const Batch *b,
   for (int i = 0; i < n; i++) {
     int64_t first = (s.first + k + i) * r->micro;
     if (load(r, b, first, i ? r->other_buffer : r->buffer, e)) return e->status;
-    m[i].call.first = (int32_t)first;
-    memset(m[i].out, 0, sizeof m[i].out);
+    m[i].scalars.first = (int32_t)first;
+    dt_device_put(&r->scalars[i], &m[i].scalars, sizeof m[i].scalars);
+    dt_results_clear(r, i);
   }
   dt_comm_micro(k);
   dt_trace_begin(name);
@@ -177,8 +194,11 @@ static int over_batch(DtRun *r, DtEntry *entry, const char *name, const Batch *b
     int64_t left = s.each - k;
     now = left < dt_in_flight(p) ? left : dt_in_flight(p);
     if (run_micro(r, entry, name, b, m, (int)now, k, e)) return e->status;
-    for (int64_t j = 0; j < now; j++)
-      for (int i = 0; i < n; i++) sum[i] += dt_get(p, m[j].out, i);
+    for (int j = 0; j < now; j++) {
+      double result[DT_MOST_RESULTS];
+      dt_results_get(r, j, result, n);
+      for (int i = 0; i < n; i++) sum[i] += result[i];
+    }
     if (b->stoppable && look_for_signals(r, e)) return e->status;
     if (b->gradients && within_step(r, k + now, s.each, e)) return e->status;
   }
@@ -234,7 +254,7 @@ static void share_norm(DtRun *r) {
 
 // The totals of a batch: counted now, or at the end of the step before.
 static int totals(DtRun *r, const Batch *b, void *total, DtError *e) {
-  double sum[MOST_RESULTS];
+  double sum[DT_MOST_RESULTS];
   if (!r->p->count) return 0;
   bool known = r->counted && r->next_from == b->from;
   if (!known && over_world(r, r->p->count, "count", b, NULL, r->p->ntotal, sum, e))
@@ -249,7 +269,7 @@ static int totals(DtRun *r, const Batch *b, void *total, DtError *e) {
 static void count_next(DtRun *r, const Batch *b) {
   DtError ignored = {0};
   Batch next = *b;
-  double sum[MOST_RESULTS];
+  double sum[DT_MOST_RESULTS];
   next.from += b->count;
   next.step++;
   next.gradients = false;
@@ -330,7 +350,7 @@ static int scale_is_least(const DtRun *r, const DtResult *result, DtError *e) {
 int dt_step(DtRun *r, DtResult *result, DtError *e) {
   const DtProgram *p = r->p;
   const DtTrain *t = &p->train;
-  double began = dt_seconds(), sum[MOST_RESULTS], total[DT_MAX_TOTALS];
+  double began = dt_seconds(), sum[DT_MOST_RESULTS], total[DT_MAX_TOTALS];
   Batch b = {&r->train, r->samples, r->o.batch, r->step + 1, !r->o.no_shuffle, false, false};
   result->loss_scale = r->grad_scale = r->scaling.scale;
   dt_comm_step(r->step + 1);
@@ -374,7 +394,7 @@ int dt_step_prepare(DtRun *r, bool training, DtError *e) {
 
 int dt_evaluate(DtRun *r, DtResult *result, DtError *e) {
   const DtProgram *p = r->p;
-  double began = dt_seconds(), sum[MOST_RESULTS], total[DT_MAX_TOTALS];
+  double began = dt_seconds(), sum[DT_MOST_RESULTS], total[DT_MAX_TOTALS];
   int64_t count = validated(r);
   Batch b = {&r->val, 0, count, r->step + 1, false, true, false};
   if (p->count && !r->val_totalled) {

@@ -66,8 +66,6 @@ void dt_norm_parts(const DtRun *r, double *part, int64_t stride) {
 typedef struct Update {
   DtRun *r;
   int regions; // end of those that there are
-  double scalar[2][5]; // real; without weight decay, with it
-  uint64_t step;
 } Update;
 
 // Whether the unit, or one that is gathered with it, awaits its gradient.
@@ -83,8 +81,7 @@ static bool awaits(const DtRun *r, int64_t unit) {
 // Elements `range` of a unit, which are an instance's.
 static void update_instance(const Update *u, const DtInstance *x, const DtPart part[DT_REGIONS], DtRange range) {
   const DtProgram *p = u->r->zero.p;
-  DtCall call = {.scalar = u->scalar[p->param[x->param].decay], .seed = u->r->seed, .step = u->step, .loss_scale = 1,
-                 .count = range.hi - range.lo};
+  DtCall call = {.scalars = &u->r->scalars[p->param[x->param].decay], .count = range.hi - range.lo};
   call.param = element(p, DT_MASTER, &part[DT_MASTER], range.lo);
   call.grad = element(p, DT_GRAD, &part[DT_GRAD], range.lo);
   if (dt_has_masters(p)) call.rounded = element(p, DT_PARAM, &part[DT_PARAM], range.lo);
@@ -111,12 +108,14 @@ void dt_update(DtRun *r, double rate, double scale) {
   const DtTrain *t = &p->train;
   DtZero *z = &r->zero;
   int64_t updates = r->step + 1 - r->scaling.skipped; // this one too
-  Update u = {.r = r, .regions = DT_MOMENT + p->nmoment, .step = (uint64_t)r->step + 1};
+  Update u = {.r = r, .regions = DT_MOMENT + p->nmoment};
   for (int decay = 0; decay < 2; decay++) {
-    double v[5] = {rate, dt_bias_correction(t->beta1, updates),
+    DtScalars s = dt_scalars(r, (uint64_t)r->step + 1, r->o.batch, NULL);
+    double v[DT_UPDATE_SCALARS] = {rate, dt_bias_correction(t->beta1, updates),
                    sqrt(dt_bias_correction(t->beta2, updates)), decay ? t->weight_decay : 0,
                    scale};
-    for (int i = 0; i < 5; i++) dt_set(p, u.scalar[decay], i, v[i]);
+    for (int i = 0; i < DT_UPDATE_SCALARS; i++) dt_set(p, &s.update, i, v[i]);
+    dt_device_put(&r->scalars[decay], &s, sizeof s);
   }
   for (int late = 0; late < 2; late++) {
     if (late) dt_walk_tie_wait(r);

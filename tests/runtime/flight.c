@@ -34,8 +34,8 @@ static void entry(const DtCall *call) {
   const volatile double zero[64] = {0};
   int64_t mine = dt_comm_place().micro;
   tell("begin");
-  for (int i = 0; i < waits[call->first]; i++) {
-    int64_t outside = dt_layer_enter(i, waits[call->first]);
+  for (int i = 0; i < waits[call->scalars->first]; i++) {
+    int64_t outside = dt_layer_enter(i, waits[call->scalars->first]);
     tell("");
     CHECK(sink(20, zero) == 21);
     CHECK(dt_comm_place().micro == mine && dt_comm_place().layer == i);
@@ -48,7 +48,8 @@ static void entry(const DtCall *call) {
 static void fly(int first, int second, const char *want) {
   double out[2] = {0};
   int n[2] = {first, second};
-  DtCall call[2] = {{.first = 0, .out = &out[0]}, {.first = 1, .out = &out[1]}};
+  const DtScalars scalars[2] = {{.first = 0}, {.first = 1}};
+  DtCall call[2] = {{.scalars = &scalars[0], .out = &out[0]}, {.scalars = &scalars[1], .out = &out[1]}};
   told[0] = 0;
   waits = n;
   dt_flight_run(entry, "entry", &call[0], &call[1], 6);

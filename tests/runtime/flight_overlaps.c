@@ -18,7 +18,7 @@ static void entry(const DtCall *call) {
   DtNote note = {"x", -1, "m.dt:1"};
   double *out = call->out;
   for (int i = 0; i < LAYERS; i++) {
-    double mine = value_of((unsigned)call->first, dt_world.rank, i), sum;
+    double mine = value_of((unsigned)call->scalars->first, dt_world.rank, i), sum;
     int64_t since = dt_nanoseconds();
     sleep_ms(COMPUTE);
     slept += dt_nanoseconds() - since;
@@ -38,7 +38,8 @@ static double expected(unsigned seed) {
 // How much longer than its computation it takes, as a share of the delays.
 static double growth(bool together) {
   double out[2] = {0};
-  DtCall a = {.first = 3, .out = &out[0]}, b = {.first = 4, .out = &out[1]};
+  const DtScalars third = {.first = 3}, fourth = {.first = 4};
+  DtCall a = {.scalars = &third, .out = &out[0]}, b = {.scalars = &fourth, .out = &out[1]};
   int64_t since = dt_nanoseconds();
   slept = 0;
   if (together) dt_flight_run(entry, "entry", &a, &b, 0);

@@ -14,6 +14,9 @@
 // library's.
 #define DT_KERNEL(name) DtKernel name __asm__("kernel." #name)
 
+// Where kernels read the number of a layer: an int32_t, at `name`.
+#define DT_LAYER_NUMBER(name, layer) const int32_t name[1] = {(int32_t)(layer)}
+
 #define DT_TRACED(name, ...)                                                                       \
   do {                                                                                             \
     if (dt_rehearsing) break;                                                                      \

@@ -91,7 +91,7 @@ typedef struct Batch {
   const Case *c;
   const DtProgram *p;
   const Inputs *in;
-  Region data[DT_MAX_DATA], total, param, grad, frame, out;
+  Region data[DT_MAX_DATA], scalars, param, grad, frame, out;
   DtZero *zero;
   DtCall call;
 } Batch;
@@ -105,6 +105,8 @@ static int64_t place(const DtProgram *p, int i, int64_t e) {
   return a->offset + e / layer * s->stride + e % layer;
 }
 
+static DtScalars *scalars_of(const Batch *b) { return (DtScalars *)(void *)b->scalars.at; }
+
 static Batch batch_new(const Case *c, const DtProgram *p, const Inputs *in) {
   Batch b = {.c = c, .p = p, .in = in};
   int size = size_of(p->type), most = p->ntotal > MAX_OUT ? p->ntotal : MAX_OUT;
@@ -113,7 +115,7 @@ static Batch batch_new(const Case *c, const DtProgram *p, const Inputs *in) {
     b.data[i] = region_new(count * size_of(p->data[i].type));
     b.call.data[i] = b.data[i].at;
   }
-  b.total = region_new(DT_MAX_TOTALS * size);
+  b.scalars = region_new(sizeof(DtScalars));
   b.param = region_new(p->param_count * size);
   b.grad = region_new(p->param_count * size);
   b.frame = region_new(p->frame_bytes);
@@ -131,15 +133,14 @@ static Batch batch_new(const Case *c, const DtProgram *p, const Inputs *in) {
   b.zero->param = b.param.at;
   b.zero->grad = b.grad.at;
   b.call = (DtCall){.zero = b.zero,
-                    .batch = (int32_t)in->batch,
-                    .total = b.total.at,
+                    .scalars = (const void *)b.scalars.at,
                     .param = b.param.at,
                     .grad = b.grad.at,
                     .frame = b.frame.at,
-                    .out = b.out.at,
-                    .seed = 7,
-                    .step = 3,
-                    .loss_scale = 1};
+                    .out = b.out.at};
+  DtScalars *s = scalars_of(&b);
+  *s = (DtScalars){.key = {7, 3}, .batch = (int32_t)in->batch};
+  put(p->type, &s->loss_scale, 0, 1);
   return b;
 }
 
@@ -148,7 +149,7 @@ static bool batch_free(Batch *b) {
   dt_zero_close(b->zero);
   free(b->zero);
   for (int i = 0; i < b->p->ndata; i++) ok &= region_free(b->c, &b->data[i], b->p->data[i].name);
-  ok &= region_free(b->c, &b->total, "the totals");
+  ok &= region_free(b->c, &b->scalars, "the scalars");
   ok &= region_free(b->c, &b->param, "the parameters");
   ok &= region_free(b->c, &b->grad, "the gradients");
   ok &= region_free(b->c, &b->frame, "the frame");
@@ -166,7 +167,7 @@ static void batch_load(Batch *b, int64_t part) {
     }
     b->call.data[i] = b->data[i].at;
   }
-  b->call.first = (int32_t)(part * b->in->micro);
+  scalars_of(b)->first = (int32_t)(part * b->in->micro);
   b->call.fresh = part == 0;
 }
 
@@ -177,7 +178,7 @@ static void count_all(Batch *b) {
     b->p->count(&b->call);
     for (int i = 0; i < b->p->ntotal; i++) total[i] += get(b->p->type, b->out.at, i);
   }
-  for (int i = 0; i < b->p->ntotal; i++) put(b->p->type, b->total.at, i, total[i]);
+  for (int i = 0; i < b->p->ntotal; i++) put(b->p->type, &scalars_of(b)->total, i, total[i]);
 }
 
 static bool same_tables(const Case *c, const DtProgram *p, const Inputs *in) {

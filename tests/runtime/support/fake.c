@@ -36,9 +36,9 @@ static void arrays_pass(const DtCall *c, int backward) {
   const float *w = c->param;
   const int32_t *y = c->data[1];
   out[0] = out[1] = 0;
-  for (int b = 0; b < fake_micro && c->first + b < c->batch; b++) {
+  for (int b = 0; b < fake_micro && c->scalars->first + b < c->scalars->batch; b++) {
     const float *x = (const float *)c->data[0] + b * D;
-    float r = predict(c, b) - (float)y[b], n = (float)c->batch;
+    float r = predict(c, b) - (float)y[b], n = (float)c->scalars->batch;
     out[0] += r * r / 2 / n;
     out[1] += fabsf(r) / n;
     if (!backward) continue;
@@ -49,7 +49,7 @@ static void arrays_pass(const DtCall *c, int backward) {
       g[S + D + d] += r / n * x[d] * w[S + d] * w[W + d];
     }
   }
-  if (fake_nan_at && (int64_t)c->step == fake_nan_at && backward) out[0] = NAN;
+  if (fake_nan_at && (int64_t)c->scalars->key[1] == fake_nan_at && backward) out[0] = NAN;
 }
 
 static void arrays_step(const DtCall *c) {
@@ -61,7 +61,7 @@ static void arrays_step(const DtCall *c) {
 static void arrays_eval(const DtCall *c) { arrays_pass(c, 0); }
 
 static void arrays_update(const DtCall *c) {
-  const float *v = c->scalar;
+  const float *v = c->scalars->update.f32;
   float *w = c->param, *g = c->grad, *m = c->moment[0], *u = c->moment[1];
   for (int64_t i = 0; i < c->count; i++) {
     float x = g[i] * v[4];
@@ -146,15 +146,15 @@ enum { V = 16, T = 8, ROWS = 4 };
 static void tokens_count(const DtCall *c) {
   const int32_t *target = c->data[1];
   double n = 0;
-  for (int b = 0; b < ROWS && c->first + b < c->batch; b++)
+  for (int b = 0; b < ROWS && c->scalars->first + b < c->scalars->batch; b++)
     for (int t = 0; t < T; t++) n += target[b * T + t] != 0;
   *(double *)c->out = n;
 }
 
 static void tokens_pass(const DtCall *c, double *g) {
   const int32_t *token = c->data[0], *target = c->data[1];
-  double total = *(const double *)c->total, loss = 0;
-  for (int b = 0; b < ROWS && c->first + b < c->batch; b++)
+  double total = c->scalars->total.f64[0], loss = 0;
+  for (int b = 0; b < ROWS && c->scalars->first + b < c->scalars->batch; b++)
     for (int t = 0; t < T; t++) {
       const double *row = (const double *)c->param + token[b * T + t] * V;
       int want = target[b * T + t];
@@ -176,7 +176,7 @@ static void tokens_step(const DtCall *c) {
 static void tokens_eval(const DtCall *c) { tokens_pass(c, 0); }
 
 static void tokens_update(const DtCall *c) {
-  const double *v = c->scalar;
+  const double *v = c->scalars->update.f64;
   double *w = c->param, *g = c->grad, *m = c->moment[0];
   for (int64_t i = 0; i < c->count; i++) {
     m[i] = 0.9 * m[i] + g[i] * v[4];
@@ -257,7 +257,7 @@ static void layers_step(const DtCall *c) {
   const double *x = c->data[0];
   for (int64_t l = 0; l < LAYERS; l++) {
     const double *w = dt_layer_params(c, 0, l, l + 1);
-    for (int i = 0; i < EACH && c->first < c->batch; i++)
+    for (int i = 0; i < EACH && c->scalars->first < c->scalars->batch; i++)
       loss += (w[i] - x[i % D]) * (w[i] - x[i % D]) / 2;
     dawdle();
   }
@@ -266,11 +266,11 @@ static void layers_step(const DtCall *c) {
     const double *w = dt_layer_params(c, 0, l, l - 1);
     grad = dt_layer_grads(c, 0, l);
     if (c->fresh) memset(grad, 0, EACH * sizeof *grad);
-    for (int i = 0; i < EACH && c->first < c->batch; i++) grad[i] += (w[i] - x[i % D]) / c->batch;
+    for (int i = 0; i < EACH && c->scalars->first < c->scalars->batch; i++) grad[i] += (w[i] - x[i % D]) / c->scalars->batch;
     dawdle();
     dt_layer_reduce(c, 0, l);
   }
-  *(double *)c->out = loss / c->batch;
+  *(double *)c->out = loss / c->scalars->batch;
 }
 
 static const DtStack layers_stack[] = {{.name = "layer", .count = LAYERS, .stride = EACH}};

@@ -40,15 +40,15 @@ static float loss_of(const DtCall *c, const void *param, int at, int count) {
 
 static void add_gradient(const DtCall *c, const void *param, float *grad, int at, int count) {
   for (int i = at; i < at + count; i++) {
-    float g = (stored(param, i) - target(c, i)) / (float)c->batch * (float)c->loss_scale;
+    float g = (stored(param, i) - target(c, i)) / (float)c->scalars->batch * c->scalars->loss_scale.f32[0];
     if (fake_half_type == DT_TYPE_F16) g = dt_from_f16(dt_to_f16(g));
-    if (c->first >= c->batch) g = 0;
+    if (c->scalars->first >= c->scalars->batch) g = 0;
     grad[i] = c->fresh ? g : grad[i] + g;
   }
 }
 
 static bool overflows(const DtCall *c) {
-  return fake_overflow_from <= (int64_t)c->step && (int64_t)c->step <= fake_overflow_to &&
+  return fake_overflow_from <= (int64_t)c->scalars->key[1] && (int64_t)c->scalars->key[1] <= fake_overflow_to &&
          dt_world.rank == fake_overflow_rank;
 }
 
@@ -69,11 +69,11 @@ static void half_step(const DtCall *c) {
   dt_outside_grads(c);
   for (int k = 0; k < OUTSIDE; k++)
     add_gradient(c, c->param, grad, outside[k].at, outside[k].count);
-  *(float *)c->out = c->first < c->batch ? loss / (float)c->batch : 0;
+  *(float *)c->out = c->scalars->first < c->scalars->batch ? loss / (float)c->scalars->batch : 0;
 }
 
 static void half_update(const DtCall *c) {
-  const float *v = c->scalar;
+  const float *v = c->scalars->update.f32;
   float *w = c->param, *g = c->grad, *m = c->moment[0], *u = c->moment[1];
   for (int64_t i = 0; i < c->count; i++) {
     float x = g[i] * v[4];
