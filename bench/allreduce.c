@@ -9,7 +9,7 @@
 #ifdef BENCH_MPI
 #include <mpi.h>
 #else
-#include "runtime/comm.h"
+#include "runtime/control.h"
 #endif
 
 enum { MOST_ROUNDS = 1001 };

@@ -9,8 +9,13 @@
 // their order, element by element, so that every member gets the same bits, however an array is
 // cut.
 //
+// The arrays are in the device's memory (runtime/device.h). An operation reads and writes them behind all that the
+// device was called to do before the post, and before what it is called to do after the wait: dt_wait means that later
+// launches may read the result and write the operands. In between the arrays belong to the operation. What the host
+// reads is exchanged by runtime/control.h.
+//
 // Operations are posted to one thread, which carries them out in the order of posting, and are
-// waited for by their tickets: between post and wait the arrays belong to the operation. Where a
+// waited for by their tickets. Where a
 // peer is lost or silent, the process prints who, which operation and where in the source, and ends
 // with status 69: no function returns an error for that.
 #ifndef DTC_RUNTIME_COMM_H
@@ -102,12 +107,6 @@ void dt_wait(DtTicket t);
 void dt_wait_aside(DtTicket t);
 // For all receives from the first to the last ticket; 0 where there are none.
 void dt_wait_receives(DtTicket first, DtTicket last);
-void dt_barrier(const DtGroup *g);
-
-// The least of `status` that is not 0 over all ranks, or 0: for agreeing that something failed
-// anywhere (a file that cannot be written, a stop signal) before anybody goes on. Blocks.
-int dt_agree(int status);
-
 // Finds out who this process is and connects. Call it before there are threads. `timeout`: seconds
 // that a peer may be silent; 0: 100, or ten steps where that is more. `ranks` > 0 starts that many
 // local processes, of which the caller goes on in one (each child returns from here as a rank; the

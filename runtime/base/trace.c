@@ -1,7 +1,7 @@
 #define _GNU_SOURCE
 #include "runtime/base/trace.h"
 
-#include "runtime/comm.h"
+#include "runtime/control.h"
 #include "runtime/files/file.h"
 #include "runtime/files/json.h"
 
@@ -96,16 +96,16 @@ static const DtGroup *everybody(void) { return dt_group(DT_ALL_AXES); }
 // A length, then that number of bytes; a length of 0 ends it.
 static void send_off(Sink *s) {
   int32_t n = (int32_t)s->used;
-  dt_wait(dt_send(everybody(), 0, DT_TYPE_I32, &n, 1, PROFILE));
-  if (n) dt_wait(dt_send(everybody(), 0, DT_TYPE_I32, s->buffer, sizeof s->buffer / 4, PROFILE));
+  dt_control_send(everybody(), 0, DT_TYPE_I32, &n, 1, PROFILE);
+  if (n) dt_control_send(everybody(), 0, DT_TYPE_I32, s->buffer, sizeof s->buffer / 4, PROFILE);
   s->used = 0;
 }
 
 static void take_from(Sink *s, int rank) {
   for (int32_t n;;) {
-    dt_wait(dt_recv(everybody(), rank, DT_TYPE_I32, &n, 1, PROFILE));
+    dt_control_receive(everybody(), rank, DT_TYPE_I32, &n, 1, PROFILE);
     if (!n) return;
-    dt_wait(dt_recv(everybody(), rank, DT_TYPE_I32, s->buffer, sizeof s->buffer / 4, PROFILE));
+    dt_control_receive(everybody(), rank, DT_TYPE_I32, s->buffer, sizeof s->buffer / 4, PROFILE);
     dt_out_write(s->out, s->buffer, (size_t)n);
   }
 }
@@ -262,7 +262,7 @@ static int64_t common_start(void) {
   if (dt_world.size == 1) return start;
   dt_barrier(everybody());
   int64_t times[2] = {here = dt_nanoseconds(), start};
-  dt_wait(dt_broadcast(everybody(), DT_TYPE_I32, 0, times, sizeof times / 4, PROFILE));
+  dt_control_broadcast(everybody(), DT_TYPE_I32, 0, times, sizeof times / 4, PROFILE);
   first = times[1];
   return dt_world.local_size == dt_world.size ? first : here - (times[0] - first);
 }
@@ -273,7 +273,7 @@ static int write_all(Sink *s, const char *path, DtError *e) {
   if (writes && !dt_out_open(&o, path, e)) s->out = &o;
   if (dt_agree(e->status)) return 0;
   int32_t dropped = (int32_t)(trace.dropped + row.dropped);
-  dt_wait(dt_all_reduce(everybody(), DT_TYPE_I32, DT_SUM, &dropped, &dropped, 1, PROFILE));
+  dt_control_reduce(everybody(), DT_TYPE_I32, DT_SUM, &dropped, 1, PROFILE);
   int64_t start = common_start();
   if (writes)
     put(s,

@@ -115,6 +115,7 @@ static void carry_out(const DtOp *op) {
   dt_receive_leave();
   dt_comm_at(op);
   if (comm.delay_ms) delay();
+  if (!op->control) dt_device_wait(op->after);
   comm.transport->run(op);
   dt_comm_at(NULL);
   if (begin) dt_op_trace(op, begin, false);
@@ -253,6 +254,7 @@ static DtTicket post(const DtOp *op) {
   DtOp told = *op;
   told.step = dt_comm_at_step();
   told.micro = comm.micro;
+  if (!op->control) told.after = dt_device_record();
   told.posted = dt_tracing ? dt_nanoseconds() : 0;
   if (told.note.layer < 0) told.note.layer = comm.layer;
   if (dt_rehearsing) return dt_rehearse_post(&told);
@@ -265,18 +267,22 @@ static DtTicket post(const DtOp *op) {
   return t;
 }
 
-// A group of one, or nothing to move: done at once, under a ticket that is never waited for.
+// A group of one, or nothing to move: done at once.
 static bool alone(const DtOp *op) {
-  if (op->count > 0 && op->g->n > 1) return false;
-  if (op->count > 0 && op->in && op->out && op->in != op->out && !dt_rehearsing)
-    memmove(op->out, op->in, (size_t)op->count * dt_type_size(op->type));
+  if (op->kind == DT_OP_BARRIER || (op->count > 0 && op->g->n > 1)) return false;
+  bool moves = op->count > 0 && op->in && op->out && op->in != op->out && !dt_rehearsing;
+  size_t bytes = (size_t)op->count * dt_type_size(op->type);
+  if (moves && op->control) memmove(op->out, op->in, bytes);
+  else if (moves) dt_device_copy(op->out, op->in, bytes);
   return true;
 }
 
+DtTicket dt_op_begin(const DtOp *op) { return alone(op) ? 0 : post(op); }
+
 static DtTicket begin(DtOpKind kind, const DtGroup *g, DtType type, DtReduce reduce, int peer,
                       const void *in, void *out, int64_t count, DtNote note) {
-  DtOp op = {kind, type, reduce, peer, g, in, out, count, 0, -1, note, 0};
-  return alone(&op) ? 0 : post(&op);
+  return dt_op_begin(&(DtOp){.kind = kind, .type = type, .reduce = reduce, .peer = peer, .g = g, .in = in, .out = out,
+                             .count = count, .micro = -1, .note = note});
 }
 
 DtTicket dt_all_reduce(const DtGroup *g, DtType type, DtReduce op, const void *in, void *out,
@@ -316,16 +322,4 @@ DtTicket dt_send(const DtGroup *g, int to, DtType type, const void *data, int64_
 
 DtTicket dt_recv(const DtGroup *g, int from, DtType type, void *data, int64_t count, DtNote note) {
   return begin(DT_OP_RECV, g, type, DT_SUM, from, NULL, data, count, note);
-}
-
-void dt_barrier(const DtGroup *g) {
-  DtOp op = {.kind = DT_OP_BARRIER, .type = DT_TYPE_I32, .g = g, .note = {.layer = -1}};
-  if (g->n > 1) dt_wait(post(&op));
-}
-
-int dt_agree(int status) {
-  int32_t v = status ? status : INT32_MAX, all = v;
-  DtNote note = {"status", -1, NULL};
-  dt_wait(dt_all_reduce(dt_group(DT_ALL_AXES), DT_TYPE_I32, DT_MIN, &v, &all, 1, note));
-  return all == INT32_MAX ? 0 : all;
 }

@@ -6,6 +6,7 @@
 #include "runtime/comm.h"
 #include "runtime/base/counter.h"
 #include "runtime/base/real.h"
+#include "runtime/device.h"
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -37,6 +38,8 @@ typedef struct DtOp {
   int64_t micro; // of the step, or -1
   DtNote note;
   int64_t posted; // nanoseconds, for the profile; or 0
+  bool control;   // of the host's memory, not the device's
+  DtMark after;   // of the device: what is behind it may not be read or written before
 } DtOp;
 
 // A receive under way: while others are, and while operations are carried out.
@@ -88,6 +91,8 @@ void dt_world_set(const DtProgram *p, int rank, int size, int local_rank, int lo
 extern _Atomic uint64_t *dt_group_registry;
 
 // runtime/comm/comm.c
+// Posts an operation, or does it where the group has one member or there is nothing to move; the ticket then is 0.
+DtTicket dt_op_begin(const DtOp *op);
 int dt_comm_run(const DtTransport *t, double timeout, DtError *e); // starts the thread
 double dt_comm_limit(void);        // seconds that a peer may be silent, now
 double dt_comm_late_limit(void);   // and that one may be away that is alive, but at files

@@ -1,6 +1,7 @@
 // What all ranks must have in common before the first step, and how a failure of any of them
 // becomes everybody's.
 #include "runtime/files/json.h"
+#include "runtime/control.h"
 #include "runtime/train/run.h"
 
 #include <stdarg.h>

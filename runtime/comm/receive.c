@@ -107,6 +107,8 @@ static void finish(DtReceive *r, uint64_t i) {
 static void take_up(void) {
   for (uint64_t posted = dt_counter_get(&rx.posted); rx.taken < posted;) {
     rx.open[rx.nopen++] = ++rx.taken;
+    const DtOp *op = &receive_at(rx.taken)->op;
+    if (!op->control) dt_device_wait(op->after);
     if (rx.delay) receive_at(rx.taken)->since = dt_nanoseconds();
   }
 }

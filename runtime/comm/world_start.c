@@ -1,6 +1,7 @@
 // From a process that knows nothing to a rank among ranks.
 #define _GNU_SOURCE
 #include "runtime/comm/world_start.h"
+#include "runtime/control.h"
 
 #include "runtime/comm/shm.h"
 #include "runtime/comm/wire.h"
@@ -96,7 +97,7 @@ static int first_difference(const char *a, const char *b) {
 
 static void broadcast(int root, void *data, int64_t words) {
   DtNote note = {"handshake", -1, NULL};
-  dt_wait(dt_broadcast(dt_group(DT_ALL_AXES), DT_TYPE_I32, root, data, words, note));
+  dt_control_broadcast(dt_group(DT_ALL_AXES), DT_TYPE_I32, root, data, words, note);
 }
 
 // Rank 0's text, on every rank.
@@ -125,9 +126,9 @@ int dt_comm_handshake(const char *text, DtError *e) {
   if (!theirs) return e->status;
   // The least rank that differs, or INT_MAX; and in which line it does.
   int32_t line = first_difference(text, theirs), first;
-  int32_t mine = line == INT_MAX ? INT_MAX : dt_world.rank;
+  first = line == INT_MAX ? INT_MAX : dt_world.rank;
   DtNote note = {"handshake", -1, NULL};
-  dt_wait(dt_all_reduce(g, DT_TYPE_I32, DT_MIN, &mine, &first, 1, note));
+  dt_control_reduce(g, DT_TYPE_I32, DT_MIN, &first, 1, note);
   if (first == INT_MAX) {
     free(theirs);
     return 0;

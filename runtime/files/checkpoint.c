@@ -3,6 +3,7 @@
 // parts and of itself, so damage that comes later is found too.
 #define _GNU_SOURCE
 #include "runtime/files/checkpoint.h"
+#include "runtime/control.h"
 
 #include "runtime/files/load.h"
 #include "runtime/files/manifest.h"
@@ -147,8 +148,7 @@ static int write_part(DtSaver *s, const char *folder, DtError *e) {
   dt_save_part(&s->save, path, &mine, e);
   if (dt_agree_on(e)) return e->status;
   enum { WORDS = sizeof mine / sizeof(int32_t) };
-  dt_wait(dt_all_gather(world(), DT_TYPE_I32, &mine, s->part, (int64_t)WORDS * dt_world.size,
-                        (DtNote){"the parts of a checkpoint", -1, NULL}));
+  dt_control_gather(world(), DT_TYPE_I32, &mine, s->part, WORDS, (DtNote){"the parts of a checkpoint", -1, NULL});
   return 0;
 }
 
@@ -265,7 +265,7 @@ static int check(DtCheckpoint *c, DtManifest *m, DtError *e) {
     return e->status;
   }
   uint64_t check = m->check;
-  dt_wait(dt_broadcast(world(), DT_TYPE_I32, 0, &check, 2, (DtNote){"a manifest's hash", -1, NULL}));
+  dt_control_broadcast(world(), DT_TYPE_I32, 0, &check, 2, (DtNote){"a manifest's hash", -1, NULL});
   if (!e->status && check != m->check)
     dt_fail(e, DT_EXIT_CONTENT, "rank %d finds another checkpoint in %s than rank 0", dt_world.rank,
             c->path);
@@ -321,8 +321,8 @@ static int look_together(const char *folder, int64_t below, Found *f, DtError *e
   *f = (Found){NOTHING, -1};
   if (first_rank()) look(folder, below, f, e);
   if (dt_agree_on(e)) return e->status;
-  dt_wait(dt_broadcast(world(), DT_TYPE_I32, 0, f, sizeof *f / sizeof(int32_t),
-                       (DtNote){"the newest checkpoint", -1, NULL}));
+  dt_control_broadcast(world(), DT_TYPE_I32, 0, f, sizeof *f / sizeof(int32_t),
+                       (DtNote){"the newest checkpoint", -1, NULL});
   return 0;
 }
 
@@ -351,8 +351,8 @@ int dt_checkpoint_find_weights(DtCheckpoint *c, const char *path, DtError *e) {
   if (first_rank()) dt_look_at(path, &kind, e);
   if (dt_agree_on(e)) return e->status;
   int32_t folder = kind == DT_FOLDER;
-  dt_wait(dt_broadcast(world(), DT_TYPE_I32, 0, &folder, 1,
-                       (DtNote){"what --init names", -1, NULL}));
+  dt_control_broadcast(world(), DT_TYPE_I32, 0, &folder, 1,
+                       (DtNote){"what --init names", -1, NULL});
   if (!folder || dt_checkpoint_find(c, path, e) || c->path[0]) return e->status;
   if (first_rank()) dt_fail(e, DT_EXIT_MISSING, "there is no checkpoint in %s", path);
   return dt_agree_on(e);

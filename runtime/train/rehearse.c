@@ -1,4 +1,5 @@
 #include "runtime/train/rehearse.h"
+#include "runtime/control.h"
 
 #include "runtime/base/parallel.h"
 
@@ -156,7 +157,7 @@ static int64_t in_group(int id, int64_t number) {
 
 static void from(int rank, void *data, size_t bytes) {
   DtNote note = {"rehearsal", -1, NULL};
-  dt_wait(dt_broadcast(dt_group(DT_ALL_AXES), DT_TYPE_I32, rank, data, (int64_t)(bytes / 4), note));
+  dt_control_broadcast(dt_group(DT_ALL_AXES), DT_TYPE_I32, rank, data, (int64_t)(bytes / 4), note);
 }
 
 enum { TEXT = 512 };
@@ -224,7 +225,7 @@ static int differs(const uint64_t *all, const DtGroup *const *group, int *who) {
 
 static void everywhere(const DtGroup *g, const void *mine, void *all, size_t bytes) {
   DtNote note = {"rehearsal", -1, NULL};
-  dt_wait(dt_all_gather(g, DT_TYPE_I32, mine, all, (int64_t)(bytes / 4) * g->n, note));
+  dt_control_gather(g, DT_TYPE_I32, mine, all, (int64_t)(bytes / 4), note);
 }
 
 static bool all_have(bool memory, DtError *e) {
@@ -262,7 +263,7 @@ static int explain(const DtGroup *g, const DtStuck *s, const int64_t *place, DtE
   DtNote note = {"rehearsal", -1, NULL};
   for (int k = 0; k < 2; k++) {
     if (s->at[k] >= 0 && s->who[k] == g->me) dt_rehearse_text(what[k], TEXT, place[s->at[k]]);
-    dt_wait(dt_broadcast(g, DT_TYPE_I32, s->who[k], what[k], TEXT / 4, note));
+    dt_control_broadcast(g, DT_TYPE_I32, s->who[k], what[k], TEXT / 4, note);
   }
   if (g->me) return 0;
   return dt_fail(e, DT_EXIT_BUG,

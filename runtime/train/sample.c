@@ -1,6 +1,7 @@
 // Text from a model over tokens: one token at a time from the logits of a window of the last T.
 #define _GNU_SOURCE
 #include "runtime/base/philox.h"
+#include "runtime/control.h"
 #include "runtime/train/run.h"
 #include "runtime/base/signals.h"
 #include "runtime/base/trace.h"
@@ -94,7 +95,7 @@ bool dt_sample_needs_all(const DtRun *r) {
 static void from_last_stage(int32_t *token) {
   const DtGroup *g = dt_group(1u << DT_AXIS_PP);
   DtNote note = {"the next token", -1, NULL};
-  if (g->n > 1) dt_wait(dt_broadcast(g, DT_TYPE_I32, g->n - 1, token, 1, note));
+  if (g->n > 1) dt_control_broadcast(g, DT_TYPE_I32, g->n - 1, token, 1, note);
 }
 
 static int generate(DtRun *r, Text *t, DtError *e) {

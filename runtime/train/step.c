@@ -3,6 +3,7 @@
 // not depend on anything but the data and the layout.
 #define _GNU_SOURCE
 #include "runtime/base/parallel.h"
+#include "runtime/control.h"
 #include "runtime/train/run.h"
 #include "runtime/pipeline/schedule.h"
 #include "runtime/base/signals.h"
@@ -216,7 +217,7 @@ static bool gives_results(void) {
 static void sum_over_ranks(const DtRun *r, double *v, int64_t n, const char *what) {
   if (dt_world.size == 1) return;
   DtNote note = {what, -1, r->p->source};
-  dt_wait(dt_all_reduce(dt_group(DT_ALL_AXES), DT_TYPE_F64, DT_SUM, v, v, n, note));
+  dt_control_reduce(dt_group(DT_ALL_AXES), DT_TYPE_F64, DT_SUM, v, n, note);
 }
 
 static int over_world(DtRun *r, DtEntry *entry, const char *name, const Batch *b, const void *total,

@@ -2,6 +2,7 @@
 // divide, in place and not, against a serial sum in the order of ranks, bit for bit.
 #define _GNU_SOURCE
 #include "runtime/base/real.h"
+#include "runtime/control.h"
 #include "support/check.h"
 #include "support/worlds.h"
 

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "support/check.h"
 #include "support/worlds.h"
+#include "runtime/control.h"
 
 #include <pthread.h>
 #include <signal.h>

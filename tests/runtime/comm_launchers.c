@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "support/check.h"
 #include "support/worlds.h"
+#include "runtime/control.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>

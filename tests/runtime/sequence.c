@@ -4,6 +4,7 @@
 #include "runtime/comm/sequence.h"
 
 #include "runtime/train/rehearse.h"
+#include "runtime/control.h"
 #include "support/check.h"
 
 #include <stdio.h>
