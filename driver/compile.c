@@ -450,11 +450,9 @@ static int verify(Job *j) {
 static bool precision_allows(const Job *j) {
   Str p = j->m->train.precision;
   if (!p || (strcmp(p, "bf16") && strcmp(p, "fp16"))) return true;
-  if (j->o->ring)
-    fprintf(stderr, "dtc: error: --cp-attention ring has fp32 and fp64 only: with precision %s use gather or alltoall\n", p);
   if (j->o->verify_run)
     fprintf(stderr, "dtc: error: --verify-run knows the rounding of fp32 and fp64 only: not precision %s\n", p);
-  return !j->o->ring && !j->o->verify_run;
+  return !j->o->verify_run;
 }
 
 int compile(const Options *o, Arena *a) {

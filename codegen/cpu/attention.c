@@ -35,11 +35,17 @@ static bool is_fresh(const Fn *f, const Stmt *call, Id v) {
   return true;
 }
 
-static bool fits(const Module *m, const Fn *f, const Id *value, Operand i) {
+// The type of operand i: that of q, which may be of 16 bits, or the type that is computed in. Forward, o has either.
+static Dtype type_of(const Module *m, const Fn *f, const Id *value, Operand i, bool backward) {
+  Dtype half = f->value.at[value[OPD_Q]].type, o = f->value.at[value[OPD_O]].type;
+  if (i == OPD_O && !backward && o == m->compute) return o;
+  return i == OPD_Q || i == OPD_K || i == OPD_V || i == OPD_O || i == OPD_DO ? half : m->compute;
+}
+
+static bool fits(const Module *m, const Fn *f, const Id *value, Operand i, bool backward) {
   static const uint8_t rank[NOPERAND] = {5, 4, 4, 2, 2, 5, 4, 5, 5, 4, 4, 2, 2};
   const Value *v = &f->value.at[value[i]];
-  bool operand = i == OPD_Q || i == OPD_K || i == OPD_V || i == OPD_O || i == OPD_DO;
-  Dtype type = operand ? f->value.at[value[OPD_Q]].type : m->compute; // operands may have 16 bits
+  Dtype type = type_of(m, f, value, i, backward);
   if (v->rank != rank[i] || v->type != type) return false;
   if (is_half(type) ? m->compute != DT_F32 : type != m->compute) return false;
   if (v->rank == 2 && is_half(f->value.at[value[OPD_Q]].type)) return false; // slopes, sinks
@@ -50,13 +56,11 @@ static bool fits(const Module *m, const Fn *f, const Id *value, Operand i) {
 
 static bool is_attention(const Module *m, const Fn *f, const Stmt *s) {
   Id v[NOPERAND];
-  if (!operands(m, s, v)) return false; // such as with an adjoint of lse
+  bool backward = m->fn.at[s->call->fn].backward;
+  if (!operands(m, s, v) || v[OPD_O] == NONE) return false; // such as with an adjoint of lse
   for (int i = 0; i < NOPERAND; i++) {
-    if (v[i] == NONE) {
-      if (i == OPD_O) return false;
-      continue;
-    }
-    if (!fits(m, f, v, (Operand)i)) return false;
+    if (v[i] == NONE) continue;
+    if (!fits(m, f, v, (Operand)i, backward)) return false;
     if (i < OPD_DQ) continue;
     if (!is_fresh(f, s, v[i])) return false;
     for (int j = OPD_DQ; j < i; j++)
@@ -150,6 +154,7 @@ void cpu_attention_shape(Host *h, Id fn, const Kernel *k) {
     if (operand[i].name && v[i] != NONE)
       print_stride(b, operand[i].name, operand[i].dims, &h->p->fn[fn].layout[v[i]]);
   if (is_half(q->type)) buf_printf(b, ",\n    .operand = %s", host_type[q->type]);
+  if (is_half(q->type) && f->value.at[v[OPD_O]].type == DT_F32) buf_printf(b, ", .float_o = 1");
   buf_printf(b, "};\n");
 }
 

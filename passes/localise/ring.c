@@ -10,6 +10,9 @@
 // A part is a function, an intrinsic that is the body with positions of shares in the place of
 // indices and without a sink, and for which a query that sees no key has o = 0 and lse = -inf. The
 // sink is merged last, as a part with o = 0.
+//
+// In bf16 and fp16 q, k, v, o of the whole and its adjoint have 16 bits, and shares of k and v are sent
+// so. The rest is float, o of a part too: o of the whole is rounded once, and sums of dk and dv never.
 #include "ir/intrinsic.h"
 #include "ir/layout.h"
 #include "passes/localise/localise.h"
@@ -38,11 +41,15 @@ static Id get(const Writer *w, Id value, const char *sub) {
   return ex_read(w->m, w->f, value, id);
 }
 
-static Id new_value(const Writer *w, Str name, const char *dims) {
+static Id typed_value(const Writer *w, Str name, Dtype type, const char *dims) {
   int64_t extent[MAX_RANK] = {0};
   uint32_t rank = (uint32_t)strlen(dims);
   for (uint32_t d = 0; d < rank; d++) extent[d] = w->extent[(int)dims[d]];
-  return fn_value(w->m, w->f, name, w->type, extent, rank, ROLE_LOCAL, w->loc);
+  return fn_value(w->m, w->f, name, type, extent, rank, ROLE_LOCAL, w->loc);
+}
+
+static Id new_value(const Writer *w, Str name, const char *dims) {
+  return typed_value(w, name, w->type, dims);
 }
 
 // lhs[sub] = red(what letters are not in sub: body)
@@ -197,13 +204,16 @@ static Id add_rank(Part *p, Id v, Operand of) {
   return v;
 }
 
+// Values of 16 bits are computed with as what the module computes in.
+static Dtype compute_type(const Module *m, const Value *q) { return is_half(q->type) ? m->compute : q->type; }
+
 static Id new_part(Module *m, Id fn, uint32_t axis) {
   const Str name = str_printf("%s.part", m->fn.at[fn].name);
   Id id = fn_new(m, name, m->fn.at[fn].loc);
   const Fn *f = &m->fn.at[fn];
   const Value *q = &f->value.at[f->arg.at[OPD_Q]];
   Fn *g = &m->fn.at[id];
-  Part p = {.w = {.m = m, .f = g, .loc = f->loc, .type = q->type}, .axis = axis, .from = NONE,
+  Part p = {.w = {.m = m, .f = g, .loc = f->loc, .type = compute_type(m, q)}, .axis = axis, .from = NONE,
             .rank = NONE};
   p.block = q->shard[axis].block;
   find_extents(m, f, false, p.w.extent);
@@ -262,7 +272,7 @@ typedef struct Ring {
 
 static Id shifted(Ring *r, Id value, const char *name, int64_t step) {
   Str text = str_printf("%s.%lld", name, (long long)step);
-  Id to = new_value(&r->w, text, "bsge");
+  Id to = typed_value(&r->w, text, r->w.f->value.at[value].type, "bsge");
   Stmt *s = fn_stmt(r->w.m, r->w.f, ST_COLL, r->w.loc);
   s->coll = COLL_SHIFT;
   s->axis = (uint8_t)r->axis;
@@ -436,7 +446,7 @@ void local_ring(Local *x, Id part) {
   Module *m = x->m;
   Fn *f = x->f;
   const Value *q = &f->value.at[f->arg.at[OPD_Q]];
-  Ring r = {.x = x, .w = {.m = m, .f = f, .loc = f->loc, .type = q->type}, .part = part};
+  Ring r = {.x = x, .w = {.m = m, .f = f, .loc = f->loc, .type = compute_type(m, q)}, .part = part};
   uint32_t at[NOPERAND];
   CHECK(intrinsic_operands(f, at));
   for (int i = 0; i < NOPERAND; i++)

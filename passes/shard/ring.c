@@ -61,8 +61,12 @@ void ring_types(const Sharder *z, Id fn, Shard *type) {
 int64_t ring_bytes(const Sharder *z, Id fn) {
   const Fn *g = &z->m->fn.at[fn];
   if (!ring_fits(z->m, g, z->axis)) return 0;
-  const Value *k = argument(g, OPD_K);
-  return 2 * value_count(k) / z->n * dtype_size(k->type) * (g->backward ? 2 * z->n - 1 : z->n - 1);
+  uint32_t at[NOPERAND];
+  CHECK(intrinsic_operands(g, at));
+  const Value *k = argument(g, at[OPD_K]);
+  int64_t bytes = dtype_size(k->type) * (z->n - 1);
+  if (g->backward) bytes += dtype_size(argument(g, at[OPD_DK])->type) * z->n;
+  return 2 * value_count(k) / z->n * bytes;
 }
 
 // ---- the function of shares

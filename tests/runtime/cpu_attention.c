@@ -201,7 +201,7 @@ static void check_level(const DtAttention *x, const Operands *w, const char *nam
 
 static bool is_operand(int i) { return i == Q || i == K || i == V || i == O || i == DO; }
 
-// On 16-bit operands: the bits of the same numbers in float, o rounded once.
+// On 16-bit operands: the bits of the same numbers in float, o rounded once, or not at all where it is float.
 static void check_half(const DtAttention *shape, const Operands *w, const char *name, DtType type) {
   DtAttention x = *shape;
   void *half[OPERANDS];
@@ -221,6 +221,15 @@ static void check_half(const DtAttention *shape, const Operands *w, const char *
   if (x.sinks) x.sinks = wide[SINKS];
   dt_attention_fwd_half(&x, half[Q], half[K], half[V], half[O], half[LSE]);
   dt_attention_fwd_f32(&x, wide[Q], wide[K], wide[V], wide[O], wide[LSE]);
+  float *unrounded = calloc((size_t)w->count[O], sizeof *unrounded);
+  x.float_o = 1;
+  dt_attention_fwd_half(&x, half[Q], half[K], half[V], unrounded, half[LSE]);
+  x.float_o = 0;
+  if (memcmp(unrounded, wide[O], (size_t)w->count[O] * sizeof *unrounded)) {
+    printf("%s, type %d: o in float has other bits than on operands in float\n", name, type);
+    failures++;
+  }
+  free(unrounded);
   for (int64_t n = 0; n < w->count[O]; n++) dt_put_real(type, &wide[O][n], 0, wide[O][n]);
   for (int64_t n = 0; n < w->count[O]; n++) {
     uint16_t got = ((const uint16_t *)half[O])[n], want = (uint16_t)dt_float_bits(wide[O][n]);

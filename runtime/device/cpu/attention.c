@@ -211,7 +211,7 @@ void dt_attention_bwd_f64(const DtAttention *x, const double *q, const double *k
 }
 
 void dt_attention_fwd_half(const DtAttention *x, const uint16_t *q, const uint16_t *k,
-                           const uint16_t *v, uint16_t *o, float *lse) {
+                           const uint16_t *v, void *o, float *lse) {
   forward(x, HALF, q, k, v, o, lse);
 }
 

@@ -47,6 +47,7 @@ typedef struct {
   void *dslopes, *dsinks;
   DtAttentionStride slope, sink_at, dslope, dsink;
   DtType operand; // of the _half functions: that of q, k, v, o and dout
+  int float_o;    // of dt_attention_fwd_half: o is float, and not rounded
 } DtAttention;
 
 // Writes o, and lse[b, g, r, i] (contiguous) for the backward. Without a sink, a query that sees no
@@ -69,9 +70,9 @@ void dt_attention_bwd_f64(const DtAttention *x, const double *q, const double *k
 int64_t dt_attention_pairs(const DtAttention *x, int backward);
 
 // The same on q, k, v, o and dout of BF16 or F16: they are converted to float, in which all is computed,
-// and o is rounded once, to nearest even. Without slopes and sinks by head.
+// and o, unless `float_o`, is rounded once, to nearest even. Without slopes and sinks by head.
 void dt_attention_fwd_half(const DtAttention *x, const uint16_t *q, const uint16_t *k,
-                           const uint16_t *v, uint16_t *o, float *lse);
+                           const uint16_t *v, void *o, float *lse);
 void dt_attention_bwd_half(const DtAttention *x, const uint16_t *q, const uint16_t *k,
                            const uint16_t *v, const uint16_t *o, const float *lse,
                            const uint16_t *dout, float *dq, float *dk, float *dv);

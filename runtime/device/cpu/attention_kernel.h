@@ -288,22 +288,30 @@ DT_FN static void DT_NAME(add_values)(const Pair *p, const Scratch *w, bool firs
   }
 }
 
-// o = acc_q / sum, and lse.
-DT_FN static void DT_NAME(finish)(const DtAttention *x, const Scratch *w, int64_t queries,
-                                  DT_IN *o, DT_REAL *lse) {
+#if DT_HALF
+// Elements of o from number `at` on.
+DT_FN static inline void DT_NAME(put)(const DtAttention *x, void *o, int64_t at, const float *from, int64_t n) {
+  if (x->float_o) memcpy((float *)o + at, from, (size_t)n * sizeof *from);
+  else dt_narrow(x->operand, (DT_IN *)o + at, from, n);
+}
+#endif
+
+// o = acc_q / sum, from its element number `at` on, and lse.
+DT_FN static void DT_NAME(finish)(const DtAttention *x, const Scratch *w, int64_t queries, void *out,
+                                  int64_t at, DT_REAL *lse) {
   int64_t e = (x->dim + DT_LANES - 1) / DT_LANES * DT_LANES;
-  for (int64_t i = 0; i < queries; i++, o += x->o.t) {
+  for (int64_t i = 0; i < queries; i++, at += x->o.t) {
     DT_REAL *from = w->acc_q + i * e;
     DT_REAL sum = w->sum[i], r = sum == 0 ? 0 : 1 / sum;
     lse[i] = sum == 0 ? -INFINITY : (DT_REAL)(log((double)sum) + (double)w->max[i]);
     int64_t c = 0;
 #if DT_HALF
     for (; c < x->dim; c++) from[c] = sum == 0 ? 0 : from[c] * r;
-    if (x->o.e == 1) dt_narrow(x->operand, o, from, x->dim);
+    if (x->o.e == 1) DT_NAME(put)(x, out, at, from, x->dim);
     else
-      for (c = 0; c < x->dim; c++) dt_narrow(x->operand, o + c * x->o.e, from + c, 1);
-    continue;
+      for (c = 0; c < x->dim; c++) DT_NAME(put)(x, out, at + c * x->o.e, from + c, 1);
 #else
+    DT_REAL *o = (DT_REAL *)out + at;
     for (; x->o.e == 1 && sum != 0 && c + DT_LANES <= x->dim; c += DT_LANES)
       v_store(o + c, v_load(from + c) * v_set(r));
     for (; c < x->dim; c++) o[c * x->o.e] = sum == 0 ? 0 : from[c] * r;
@@ -319,8 +327,8 @@ DT_FN static inline int64_t DT_NAME(head)(const DtAttentionStride *s, int64_t b,
 
 // One block of queries of one head, whose slope and sink are given.
 DT_FN static void DT_NAME(forward)(const DtAttention *x, const DT_IN *q, const DT_IN *k,
-                                   const DT_IN *v, DT_IN *o, DT_REAL *lse, int64_t query,
-                                   double slope, double sink) {
+                                   const DT_IN *v, void *o, int64_t o_at, DT_REAL *lse,
+                                   int64_t query, double slope, double sink) {
   Scratch w = DT_NAME(scratch)(x->dim, false);
   int64_t queries = pair_at(x, query, 0).queries, key = 0;
   int64_t e = (x->dim + DT_LANES - 1) / DT_LANES * DT_LANES;
@@ -339,7 +347,7 @@ DT_FN static void DT_NAME(forward)(const DtAttention *x, const DT_IN *q, const D
     first = false;
   }
   if (first) memset(w.acc_q, 0, (size_t)(queries * e) * sizeof(DT_REAL));
-  DT_NAME(finish)(x, &w, queries, o + query * x->o.t, lse + query);
+  DT_NAME(finish)(x, &w, queries, o, o_at + query * x->o.t, lse + query);
 }
 
 // Probabilities and adjoints of the scores from w.s (scores) and w.ds (adjoints of the
@@ -517,7 +525,7 @@ DT_FN static void DT_NAME(forward_tasks)(void *const *arg, int64_t begin, int64_
     DT_NAME(forward)(x, (const DT_IN *)arg[1] + DT_NAME(head)(&x->q, b, g, r),
                      (const DT_IN *)arg[2] + DT_NAME(head)(&x->k, b, g, 0),
                      (const DT_IN *)arg[3] + DT_NAME(head)(&x->v, b, g, 0),
-                     (DT_IN *)arg[4] + DT_NAME(head)(&x->o, b, g, r),
+                     arg[4], DT_NAME(head)(&x->o, b, g, r),
                      (DT_REAL *)arg[5] + head * x->tq, query_of_block(x, task % blocks),
                      slope_of(x, g, r, DT_F64), sink_of(x, g, r, DT_F64));
   }
