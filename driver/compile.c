@@ -379,17 +379,26 @@ static bool read_limits(Job *j) {
 
 // ---- the model as it is written
 
+// The front end's module with all of the batch as one microbatch, after the passes up to `until`. NULL after errors.
+static Module *whole_batch(Job *j, const char *until) {
+  int64_t batch = j->m->train.batch;
+  Module *whole = with_batch(j, batch), *was = j->m;
+  if (!whole) BUG("the model with a microbatch of %lld", (long long)batch);
+  j->m = whole;
+  PipelineOptions po = {.until = until, .twin = twin(j)};
+  bool ok = pipeline_run(whole, &po);
+  j->m = was;
+  return ok ? whole : NULL;
+}
+
 // The step of the front end's module with all of the batch as one microbatch, and in *whole that module after pass
 // `optimizer`, for the runtime. NULL after errors.
 static Source *source_of(Job *j, Module **whole) {
   int64_t batch = j->m->train.batch;
-  Module *loss = with_batch(j, batch), *step = with_batch(j, batch), *was = j->m;
-  *whole = j->m = with_batch(j, batch);
-  if (!loss || !step || !*whole) BUG("the model with a microbatch of %lld", (long long)batch);
-  PipelineOptions po = {.until = "optimizer", .twin = twin(j)};
-  bool ok = pipeline_run(*whole, &po);
-  j->m = was;
-  return ok ? source_new(j->a, loss, step) : NULL;
+  Module *loss = with_batch(j, batch), *step = with_batch(j, batch);
+  if (!loss || !step) BUG("the model with a microbatch of %lld", (long long)batch);
+  *whole = whole_batch(j, "optimizer");
+  return *whole ? source_new(j->a, loss, step) : NULL;
 }
 
 static int interpret_source(Job *j) {
@@ -433,6 +442,7 @@ static int verify(Job *j) {
   if (status) return status;
   v.source = source_of(j, &v.whole);
   if (!v.source) return EXIT_MODEL;
+  if (is_half(j->m->store) && !(v.rounded = whole_batch(j, "precision"))) return EXIT_MODEL;
   if (!verify_possible(v.source->loss, v.source->step, j->m, data_degree(j->o), j->o->input)) return EXIT_MODEL;
   v.folder = mkdtemp(folder);
   if (!v.folder) {
@@ -444,15 +454,6 @@ static int verify(Job *j) {
   dt_remove_folder(v.folder, &ignored);
   source_free(v.source);
   return status;
-}
-
-// Options that 16 bits do not go with yet.
-static bool precision_allows(const Job *j) {
-  Str p = j->m->train.precision;
-  if (!p || (strcmp(p, "bf16") && strcmp(p, "fp16"))) return true;
-  if (j->o->verify_run)
-    fprintf(stderr, "dtc: error: --verify-run knows the rounding of fp32 and fp64 only: not precision %s\n", p);
-  return !j->o->verify_run;
 }
 
 int compile(const Options *o, Arena *a) {
@@ -475,7 +476,6 @@ int compile(const Options *o, Arena *a) {
     return put_buf(&j, &text);
   }
   if (!frontend(&j)) return EXIT_MODEL;
-  if (!precision_allows(&j)) return EXIT_MODEL;
   add_axes(&j);
   suspect = j.m;
   if (o->emit == EMIT_IR) {

@@ -15,11 +15,12 @@ typedef struct InterpretRun {
   int ranks; // each is a process that interprets its part of the batch
   ZeroOptions zero;
   struct Source *source; // computes the steps (driver/source.h); NULL: the module does
-  Str data, init, log; // the program's options; NULL: the train block's data, initial weights, stdout
+  // The program's options; NULL: the train block's data, initial weights, stdout, no file.
+  Str data, init, log, gradient;
 } InterpretRun;
 
-// Trains the module in the interpreter (after pass `optimizer`, before `precision`), and writes the training
-// log's records. Returns an exit status.
+// Trains the module in the interpreter, and writes the training log's records. After pass `optimizer` all is float64;
+// after `precision` values of 16 bits are rounded. Returns an exit status.
 int interpret(Module *m, const InterpretRun *run);
 
 #endif

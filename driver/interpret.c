@@ -176,6 +176,7 @@ static int run_main(const DtProgram *p, const InterpretRun *run) {
   argv[n++] = "--log", argv[n++] = run->log ? run->log : "/dev/stdout";
   if (run->data) argv[n++] = "--data", argv[n++] = run->data;
   if (run->init) argv[n++] = "--init", argv[n++] = run->init;
+  if (run->gradient) argv[n++] = "--export-gradient", argv[n++] = run->gradient;
   if (run->log) argv[n++] = "--eval-every", argv[n++] = "0";
   return dt_main(p, n, (char **)argv);
 }
@@ -186,6 +187,7 @@ int interpret(Module *m, const InterpretRun *run) {
   DtProgram *p = &o.program;
   interp_join(o.interp, exchange, &o);
   p->type = p->param_type = p->reduce_type = DT_TYPE_F64;
+  p->loss_scaling = m->store == DT_F16;
   widen_data(p, m);
   p->zero = zero->stage;
   p->zero_group = zero->group;

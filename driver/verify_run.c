@@ -8,7 +8,6 @@
 
 #include "ir/text/text.h"
 #include "runtime/files/json.h"
-#include "runtime/files/safetensors.h"
 
 // The interpreter takes about three minutes for a step of this size, bounds, spreads and tangents
 // included.
@@ -129,25 +128,31 @@ static int run_step(const VerifyRun *v) {
   return run_program(v, argv);
 }
 
-// Loss and gradient norm of the only step: its record follows that of the run.
-static bool read_log(const VerifyRun *v, double *loss, double *norm) {
+// Loss and gradient norm of the only step, from a log in the folder: its record follows that of the run.
+static bool read_log(const VerifyRun *v, const char *log, double *loss, double *norm) {
   char *line = NULL;
   size_t capacity = 0;
-  FILE *f = fopen(in(v, "log.jsonl"), "r");
+  FILE *f = fopen(in(v, log), "r");
   bool ok = f && getline(&line, &capacity, f) > 0 && getline(&line, &capacity, f) > 0;
   if (f) fclose(f);
   DtJson j = {0};
   DtError e = {0};
-  const DtJsonValue *a = NULL, *b = NULL;
+  const DtJsonValue *a = NULL, *b = NULL, *skipped = NULL;
   if (ok && !dt_json_parse(&j, line, strlen(line), "the log", &e)) {
     a = dt_json_member(&j, dt_json_root(&j), "loss", DT_JSON_REAL);
     b = dt_json_member(&j, dt_json_root(&j), "grad_norm", DT_JSON_REAL);
+    skipped = dt_json_member(&j, dt_json_root(&j), "skipped", DT_JSON_BOOL);
   }
-  if (a && b) *loss = a->real, *norm = b->real;
+  if (skipped && skipped->integer)
+    fprintf(stderr, "dtc: --verify-run: gradients of the first step are not finite in %s, so the program skips it\n",
+            v->precision);
+  else if (!a || !b)
+    fprintf(stderr, "dtc: --verify-run: no loss in %s\n", in(v, log));
+  ok = a && b && !(skipped && skipped->integer);
+  if (ok) *loss = a->real, *norm = b->real;
   dt_json_free(&j);
   free(line);
-  if (!a || !b) fprintf(stderr, "dtc: --verify-run: no loss in %s\n", in(v, "log.jsonl"));
-  return a && b;
+  return ok;
 }
 
 // ---- comparing
@@ -192,8 +197,7 @@ static double typical(const double *spread, int64_t n) {
   return sqrt(sum / (double)(n ? n : 1)) / 4;
 }
 
-// "blocks.3.w" of "blocks.*.w": the stacks' numbers, row-major.
-static Str instance_name(const Param *p, int64_t at) {
+Str verify_instance(const Param *p, int64_t at) {
   int64_t number[MAX_RANK];
   for (uint32_t k = p->nstack; k-- > 0; at /= p->extent[k]) number[k] = at % p->extent[k];
   Buf b = {0};
@@ -208,27 +212,33 @@ static Str instance_name(const Param *p, int64_t at) {
   return name;
 }
 
+int64_t verify_instances(const Param *p) {
+  int64_t n = 1;
+  for (uint32_t k = 0; k < p->nstack; k++) n *= p->extent[k];
+  return n;
+}
+
+bool verify_read(const VerifyRun *v, const DtWeights *w, Str name, int64_t count, double *to) {
+  const DtTensor *t = dt_weights_find(w, name);
+  if (t && t->count == count) {
+    dt_tensor_read(t, 0, t->count, DT_TYPE_F64, to);
+    return true;
+  }
+  fprintf(stderr, "dtc: --verify-run: %s has no gradient of %s; was it compiled from this model?\n", v->program, name);
+  return false;
+}
+
 static bool compare_param(const VerifyRun *v, Compare *c, uint32_t p, const DtWeights *w,
                           Errors *e) {
   const Param *x = &v->source->loss->param.at[p];
   const Tensor *g = v->source->grad[p];
-  int64_t stacks = 1, all = tensor_count(g);
-  for (uint32_t k = 0; k < x->nstack; k++) stacks *= x->extent[k];
+  int64_t stacks = verify_instances(x), all = tensor_count(g);
   // In fp64 layouts differ by up to 1e-11 of a tensor (tests/layouts): less than that is no fault.
   c->least = c->fp64 ? 4e-12 * typical(g->real, all) : 0;
   double least = typical(v->source->spread[p], all), *got = malloc((size_t)all * sizeof *got);
   bool ok = got;
-  for (int64_t s = 0; ok && s < stacks; s++) {
-    Str name = instance_name(x, s);
-    const DtTensor *t = dt_weights_find(w, name);
-    ok = t && t->count == all / stacks;
-    if (ok)
-      dt_tensor_read(t, 0, t->count, DT_TYPE_F64, got + s * t->count);
-    else
-      fprintf(stderr, "dtc: --verify-run: %s has no gradient of %s; was it compiled from this "
-                      "model?\n",
-              v->program, name);
-  }
+  for (int64_t s = 0; ok && s < stacks; s++)
+    ok = verify_read(v, w, verify_instance(x, s), all / stacks, got + s * (all / stacks));
   for (int64_t i = 0; ok && i < all; i++) {
     double spread = v->source->spread[p][i];
     compare_one(c, e, g->real[i], got[i], g->scale ? g->scale[i] : 0,
@@ -287,31 +297,40 @@ static int report(const VerifyRun *v, const DtWeights *w, double loss, double no
   return worst <= 1 ? 0 : EXIT_MODEL;
 }
 
-int verify_run(VerifyRun *v, FILE *out) {
-  DtWeights w = {0};
+// The interpreter's first step, in float64: the source's, or that of the module which rounds to 16 bits.
+static int interpret_step(const VerifyRun *v, bool rounded) {
+  InterpretRun run = {.steps = 1,
+                      .ranks = 1,
+                      .source = rounded ? NULL : v->source,
+                      .data = v->data,
+                      .init = in(v, "init.safetensors"),
+                      .log = in(v, rounded ? "rounded.jsonl" : "oracle.jsonl"),
+                      .gradient = rounded ? in(v, "rounded.safetensors") : NULL};
+  return interpret(rounded ? v->rounded : v->whole, &run) ? EXIT_MODEL : 0;
+}
+
+// Loss, norm and gradients that a run left in the folder. False after a message.
+static bool outcome_open(const VerifyRun *v, const char *log, const char *gradient, StepOutcome *to) {
   DtError e = {0};
-  double loss, norm;
+  if (!read_log(v, log, &to->loss, &to->norm)) return false;
+  if (dt_weights_open(&to->gradient, in(v, gradient), &e)) dt_report(&e);
+  return !e.status;
+}
+
+int verify_run(VerifyRun *v, FILE *out) {
+  StepOutcome got = {0}, own = {0};
   int status = write_weights(v);
   if (!status) status = move_weights(v);
   if (!status) status = run_step(v);
   if (status) return status;
-  v->source->measure = true;
+  v->source->measure = !v->rounded;
   v->source->unit = strcmp(v->precision, "fp64") ? 0x1p-24 : 0x1p-53;
-  InterpretRun run = {.steps = 1,
-                      .ranks = 1,
-                      .zero = {0},
-                      .source = v->source,
-                      .data = v->data,
-                      .init = in(v, "init.safetensors"),
-                      .log = in(v, "oracle.jsonl")};
-  if (interpret(v->whole, &run)) return EXIT_MODEL;
-  if (!read_log(v, &loss, &norm)) return EXIT_MODEL;
-  if (dt_weights_open(&w, in(v, "gradient.safetensors"), &e)) {
-    dt_report(&e);
-    status = EXIT_MODEL;
-  } else {
-    status = report(v, &w, loss, norm, out);
-  }
-  dt_weights_close(&w);
+  status = interpret_step(v, false);
+  if (!status && !outcome_open(v, "log.jsonl", "gradient.safetensors", &got)) status = EXIT_MODEL;
+  if (!status && v->rounded) status = interpret_step(v, true);
+  if (!status && v->rounded && !outcome_open(v, "rounded.jsonl", "rounded.safetensors", &own)) status = EXIT_MODEL;
+  if (!status) status = v->rounded ? verify_half(v, &got, &own, out) : report(v, &got.gradient, got.loss, got.norm, out);
+  dt_weights_close(&got.gradient);
+  dt_weights_close(&own.gradient);
   return status;
 }

@@ -5,14 +5,16 @@
 
 #include "driver/compile.h"
 #include "driver/source.h"
+#include "runtime/files/safetensors.h"
 
 typedef struct VerifyRun {
   Module *whole; // the model with one microbatch, after pass `optimizer`: what the runtime needs to
                  // know
+  Module *rounded;       // in bf16 and fp16: the same after pass `precision`; else NULL
   Source *source;
   Str program, folder; // the compiled program; a folder for files of the run
   Str data;            // --data, or NULL
-  Str precision;       // of the program: "fp32", "fp64"
+  Str precision;       // of the program
   int ranks;
 } VerifyRun;
 
@@ -29,5 +31,21 @@ int verify_run(VerifyRun *v, FILE *out);
 Str verify_data(const Module *m, Str folder);
 // Whether a file that the train block names is not there; which one it is.
 Str verify_missing(const Module *m);
+
+// "blocks.3.w" of parameter "blocks.*.w": the instance number `at` of the stacks' layers, row-major.
+Str verify_instance(const Param *p, int64_t at);
+// How many instances the parameter has.
+int64_t verify_instances(const Param *p);
+// The gradient of such an instance, count elements, from a file that the program wrote. False after a message.
+bool verify_read(const VerifyRun *v, const DtWeights *w, Str name, int64_t count, double *to);
+
+// verify_half.c: what a step came to, in a program or in the interpreter.
+typedef struct StepOutcome {
+  DtWeights gradient;
+  double loss, norm;
+} StepOutcome;
+// Compares a program of 16 bits, and the interpreter that rounds as its IR says (own), with float64. Returns as
+// verify_run does.
+int verify_half(const VerifyRun *v, const StepOutcome *got, const StepOutcome *own, FILE *out);
 
 #endif

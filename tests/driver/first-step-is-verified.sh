@@ -10,6 +10,16 @@ says "^right: the largest error is 0\.[0-9]+ of the error allowed in fp32" out.t
 verify "$E/gpt2.dt" "${SMALL_GPT2[@]}" --tp 2 --dp 2 --zero 3 || fail "$(cat out.txt err.txt)"
 says "^blocks.\*.mlp.fc.weight +8192 " out.txt
 verify "$E/llama.dt" "${SMALL_LLAMA[@]}" --cp 2 --cp-attention ring --precision fp64 || fail "$(cat out.txt err.txt)"
+verify "$E/llama.dt" "${SMALL_LLAMA[@]}" --cp 2 --cp-attention ring --precision bf16 || fail "$(cat out.txt err.txt)"
+says "^right: the largest error is 0\.[0-9]+ of the error allowed in bf16" out.txt
+verify "$E/gpt2.dt" "${SMALL_GPT2[@]}" --tp 2 --pp 2 --precision fp16 || fail "$(cat out.txt err.txt)"
+# A rounding is 2^-11, and the interpreter that rounds so on one rank is about as far off as the program.
+python3 - <<'PY'
+rows = [l.split() for l in open("out.txt") if l.startswith("blocks.")]
+assert len(rows) > 8, rows
+for name, n, largest, relative, own, part in rows:
+    assert 2**-14 < float(relative) < 2**-8 and 0.5 < float(relative) / float(own) < 2, (name, relative, own)
+PY
 text 4000 >text.txt
 verify "$E/chargpt.dt" "${SMALL_CHARGPT[@]}" --pp 2 --data text.txt || fail "$(cat out.txt err.txt)"
 [ ! -s err.txt ] || fail "$(cat err.txt)"
@@ -25,6 +35,16 @@ make -s -C src DTC="$BUILD" >/dev/null
 expect 1 "$DTC" "$E/mlp.dt" "${small[@]}" --verify-run=src/train
 says "^WRONG: the largest error is .* times the error allowed in fp32" out.txt
 says "WRONG$" out.txt
+
+# So they are in fp16; and where gradients are too large for it at first, there is nothing to compare.
+"$DTC" "$E/mlp.dt" "${small[@]}" --precision fp16 --save-temps half -o altered
+sed -i 's/= fsub /= fadd /' half/kernels.ll
+make -s -C half DTC="$BUILD" >/dev/null
+expect 1 "$DTC" "$E/mlp.dt" "${small[@]}" --precision fp16 --verify-run=half/train
+says "^WRONG: the largest error is .* times the error allowed in fp16" out.txt
+sed 's/return nn/return 1e6 * nn/' "$E/mlp.dt" >large.dt
+expect 1 "$DTC" large.dt "${small[@]}" --precision fp16 --verify-run
+says "gradients of the first step are not finite in fp16, so the program skips it" err.txt
 
 expect 1 "$DTC" "$E/gpt2.dt" --verify-run
 says "a step computes .* elements, and the interpreter takes at most" err.txt
