@@ -55,6 +55,36 @@ static const bool *written_values(const Verifier *v) {
   return written;
 }
 
+typedef struct Reader {
+  Id value;
+  bool found;
+} Reader;
+
+static void find_read(Id value, void *ctx) {
+  Reader *r = ctx;
+  r->found |= value == r->value;
+}
+
+static bool is_read_besides(const Verifier *v, Id value, Id stmt) {
+  Reader r = {value, false};
+  for (uint32_t i = 0; i < v->f->stmt.n; i++)
+    if (i != stmt) stmt_reads(v->m, v->f, &v->f->stmt.at[i], find_read, &r);
+  return r.found;
+}
+
+// Whether the value is a float product whose kernel adds a bias to it and stores the sum, of 16 bits, alone: nothing else
+// reads the value, which is nowhere, and its storage is the sum's.
+static bool is_unstored_product(const Verifier *v, Id value, Id buffer) {
+  for (uint32_t i = 0; i < v->fp->kernel.n; i++) {
+    const Kernel *k = &v->fp->kernel.at[i];
+    if (k->kind != K_GEMM || k->gemm.bias == NONE || v->f->stmt.at[k->stmt.at[0]].lhs != value) continue;
+    Id sum = v->f->stmt.at[k->stmt.at[1]].lhs;
+    return v->fp->layout[sum].buffer == buffer && v->f->value.at[value].type == v->m->compute &&
+           !is_read_besides(v, value, k->stmt.at[1]);
+  }
+  return false;
+}
+
 static bool view_fits(Verifier *v, Id value) {
   const Value *x = &v->f->value.at[value];
   const Layout *l = &v->fp->layout[value];
@@ -63,7 +93,8 @@ static bool view_fits(Verifier *v, Id value) {
   if (v->fp->layout[l->buffer].buffer != l->buffer)
     return v_fail(v, NULL, NONE, "`%s` is a view of a view, `%s`", x->name, of->name);
   if (x->role != ROLE_LOCAL) return v_fail(v, NULL, NONE, "`%s` is an argument, and no view", x->name);
-  if (x->type != of->type) return v_fail(v, NULL, NONE, "`%s` is a view of `%s`, which is of another type", x->name, of->name);
+  if (x->type != of->type && !is_unstored_product(v, value, l->buffer))
+    return v_fail(v, NULL, NONE, "`%s` is a view of `%s`, which is of another type", x->name, of->name);
   if (!span(x, l, &lo, &hi) || lo < 0 || hi >= value_count(of))
     return v_fail(v, NULL, NONE, "the view `%s` goes from element %lld to %lld of `%s`, which has %lld", x->name,
                   (long long)lo, (long long)hi, of->name, (long long)value_count(of));
