@@ -4,7 +4,7 @@
 #include "frontend/front.h"
 
 static const char *const settings[] = {"batch", "microbatch", "steps", "eval_every",   "seed",
-                                       "clip",  "precision",  "lr",    "length",       "data",
+                                       "clip",  "precision",  "residual", "lr", "length",    "data",
                                        "val",   "warmup",     "final", "weight_decay", "momentum",
                                        "beta1", "beta2",      "eps"};
 enum { NSETTING = sizeof settings / sizeof settings[0] };
@@ -105,6 +105,16 @@ static bool as_precision(Front *fr, const Ast *e, Str *out) {
   for (int i = 0; i < 4; i++)
     if (!strcmp(known[i], *out)) return true;
   err(fr, e->loc, "unknown precision '%s'; expected fp32, fp64, bf16 or fp16", *out);
+  return false;
+}
+
+// The type of the residual stream: float, or that of 'precision'.
+static bool as_residual(Front *fr, const Ast *e, Str *out) {
+  Str word;
+  if (!as_text(fr, e, "residual", &word)) return false;
+  *out = !strcmp(word, "fp32") ? word : NULL;
+  if (*out || !strcmp(word, "precision")) return true;
+  err(fr, e->loc, "'residual' is fp32 or precision (the type that 'precision' gives), and this is '%s'", word);
   return false;
 }
 
@@ -268,7 +278,7 @@ typedef struct Block { // while it is read
 static bool unknown_setting(Front *fr, Str name, Id loc) {
   Str names[NSETTING + 2];
   uint32_t n = 0;
-  for (int i = 0; i < 9; i++) // those that a block can set
+  for (int i = 0; i < 10; i++) // those that a block can set
     if (strcmp(settings[i], "lr") && strcmp(settings[i], "length"))
       names[n++] = str_intern(settings[i]);
   names[n++] = str_intern("data");
@@ -280,7 +290,7 @@ static bool unknown_setting(Front *fr, Str name, Id loc) {
   else
     err(fr, loc,
         "the train block has no setting '%s'; it has data, val, batch, microbatch, optimizer, "
-        "schedule, steps, clip, precision, seed and eval_every",
+        "schedule, steps, clip, precision, residual, seed and eval_every",
         name);
   return false;
 }
@@ -292,6 +302,7 @@ static bool set(Front *fr, Block *b, Str name, const Ast *e, Id loc) {
   if (!strcmp(name, "optimizer")) return optimizer(fr, e);
   if (!strcmp(name, "schedule")) return schedule(fr, e, &b->schedule_steps);
   if (!strcmp(name, "precision")) return as_precision(fr, e, &t->precision);
+  if (!strcmp(name, "residual")) return as_residual(fr, e, &t->residual);
   if (!strcmp(name, "clip")) return as_real(fr, e, name, 0, &t->clip);
   if (!strcmp(name, "batch")) return as_int(fr, e, name, 1, &t->batch);
   if (!strcmp(name, "eval_every")) return as_int(fr, e, name, 0, &t->eval_every);
@@ -383,6 +394,7 @@ static bool overrides(Front *fr, Block *b) {
     if ((d = setting_define(fr, reals[i].name)))
       ok &= as_real(fr, d->value, reals[i].name, 0, reals[i].to);
   if ((d = setting_define(fr, "precision"))) ok &= as_precision(fr, d->value, &t->precision);
+  if ((d = setting_define(fr, "residual"))) ok &= as_residual(fr, d->value, &t->residual);
   return override_path(fr, "data", &b->data) && override_path(fr, "val", &b->val) && ok;
 }
 

@@ -391,6 +391,7 @@ typedef struct Train {
   double final; // last rate as a part of lr
   double clip; // 0: none
   Str precision; // "fp32" "fp64" "bf16" "fp16"
+  Str residual; // "fp32": the residual stream is float in bf16 and fp16; NULL: it has their type
 } Train;
 
 // What the training program calls, made by passes from the model's loss. Arguments and their order

@@ -10,6 +10,7 @@
 //   - statistics: results of reductions that are no matrix products, and what is made of these, of
 //     constants and of positions alone;
 //   - what attention has between its operands and its results;
+//   - with `residual = fp32`, the residual stream (precision/residual.c);
 //   - other terms. A term that the backward pass reads is saved as a rounded copy.
 // An argument or result of a call is float where any value that it goes by elsewhere has to be.
 #include "passes/passes.h"
@@ -296,6 +297,10 @@ static bool half_precision(Module *m, Dtype half) {
   m->store = half;
   for (int e = 0; e < NENTRY; e++) copy_results(m, (Entry)e);
   Types t = types_new(m);
+  if (m->train.residual && !types_residual(&t)) {
+    diag_error(m->src, 0, "residual = fp32: this model has no residual stream, no sum x + f(x) where f has a matrix product");
+    return false;
+  }
   for (bool more = true; more;) {
     more = false;
     for (Id f = 0; f < m->fn.n; f++) more |= note_statistics(&t, f);

@@ -37,6 +37,7 @@ const TrainField train_field[] = {
     FIELD(REAL, final, NULL),
     FIELD(REAL, clip, NULL),
     FIELD(STR, precision, NULL),
+    FIELD(STR, residual, NULL),
 };
 const uint32_t ntrain_field = sizeof train_field / sizeof *train_field;
 

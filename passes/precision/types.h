@@ -34,6 +34,9 @@ bool is_product(const Module *m, const Stmt *s);
 // Calls visit for each value that such a product reads as a factor by itself.
 void product_operands(const Module *m, const Stmt *s, void (*visit)(Id value, void *ctx), void *ctx);
 
+// residual.c: makes the residual stream float. False: there is none.
+bool types_residual(Types *t);
+
 // keep.c: sets KEPT and SAVED on the function's values.
 void types_keep(Types *t, Id fn);
 // The first statement of the function that belongs to the backward pass: in the step the one after the
