@@ -328,6 +328,7 @@ class Runner:
         self.dtc, self.folder, self.keep = dtc, folder, keep
         self.built, self.log = None, []
         self.limits = ""  # of dtc
+        self.precision = "fp64"
 
     def run(self, command, wait=1200):
         """Output and exit status. Kills a program that hangs, and its ranks."""
@@ -357,11 +358,11 @@ class Runner:
 
     def compile(self, model, l, out, extra=()):
         """Writes the program `out`, unless the last one compiled is the same."""
-        key = (out, model.name, model.path, build_key(l), tuple(extra))
+        key = (out, model.name, model.path, build_key(l), self.precision, tuple(extra))
         if self.built == key:
             return
         self.built = None
-        command = [self.dtc, model.path, "--precision", "fp64", "-o", out, *extra]
+        command = [self.dtc, model.path, "--precision", self.precision, "-o", out, *extra]
         for d in model.defines + ([f"microbatch={l['micro']}"] if l["micro"] else []):
             command += ["-D", d]
         text, status = self.run(command + options(l))
