@@ -1,23 +1,45 @@
 #!/bin/bash
-# Which lines of passes/ and codegen/ do random programs never reach?
+# Which lines of passes/ and codegen/ do the random tests never reach?
 #
-#   tests/coverage.sh FOLDER [COUNT] [OPTIONS of random_random_test...]
+#   tests/coverage.sh FOLDER [PROGRAMS [MODELS]]
 #
-# Builds with gcov in FOLDER (kept, so that a second run is quick), runs COUNT random programs (2000)
-# and prints the unreached lines by file and function, then how many there are of how many.
+# Builds with gcov in FOLDER (kept, so that a second run is quick). Runs PROGRAMS random programs (2000), then MODELS
+# random models (100) in 3 layouts each, then the tests of errors: models and modules that dtc must refuse. Prints the
+# lines that neither random test reached, by file and function, without those that only report a bug of dtc. In brackets
+# are those that the tests of errors reached: they are for wrong input. The last line counts. Counts of runs are kept in
+# FOLDER/random.json and FOLDER/errors.json.
+#
+# SEED=N draws others (1). JOBS=N runs N at a time (2).
 set -euo pipefail
 SRC=$(cd "$(dirname "$0")/.." && pwd)
-[ $# -ge 1 ] || { sed -n '2,8s/^# \?//p' "$0"; exit 2; }
+[ $# -ge 1 ] || { sed -n '2,13s/^# \?//p' "$0"; exit 2; }
 mkdir -p "$1"
 BUILD=$(cd "$1" && pwd)
-COUNT=${2:-2000}
-shift $(($# < 2 ? $# : 2))
-cmake -S "$SRC" -B "$BUILD" -G Ninja -DCMAKE_BUILD_TYPE=Release \
-  -DCMAKE_C_FLAGS="--coverage -O1 -fprofile-update=single" \
-  -DCMAKE_EXE_LINKER_FLAGS="-Wl,-u,__gcov_dump" >"$BUILD/configure.log"
-ninja -C "$BUILD" random_random_test >"$BUILD/build.log"
+PROGRAMS=${2:-2000} MODELS=${3:-100} SEED=${SEED:-1} JOBS=${JOBS:-2}
+
+cmake -S "$SRC" -B "$BUILD" -G Ninja -DCMAKE_BUILD_TYPE=Release -DDTC_COVERAGE=ON >"$BUILD/configure.log"
+ninja -C "$BUILD" dtc random_random_test passes_lowered_test >"$BUILD/build.log"
+
+# Writes what was counted since the last call to a file.
+counts() {
+  (cd "$BUILD" && find passes codegen -name '*.gcda' -print0 | xargs -0 -r gcov --json-format --stdout 2>/dev/null) >"$1"
+  find "$BUILD" -name '*.gcda' -delete
+}
+
 find "$BUILD" -name '*.gcda' -delete
-(cd "$BUILD" && CC="cc --coverage" tests/random_random_test --batch 32 --count "$COUNT" "$@") >&2
-cd "$BUILD"
-find passes codegen -name '*.gcda' -print0 | xargs -0 -r gcov --json-format --stdout 2>/dev/null |
-  python3 "$SRC/tests/support/unreached.py" "$SRC"
+status=0
+(cd "$BUILD" && tests/random_random_test --seed "$SEED" --batch 32 --count "$PROGRAMS" --jobs "$JOBS") >&2 || status=1
+python3 "$SRC/tests/layouts/random_models.py" --dtc "$BUILD/bin/dtc" --models "$MODELS" --layouts 3 --seed "$SEED" \
+  --jobs "$JOBS" >&2 || status=1
+counts "$BUILD/random.json"
+# Files of the language tests that are refused, modules that a pass refuses, and kernels that their verifier does.
+(cd "$SRC/tests/language" && bash run.sh "$BUILD" error/*.dt) >&2 || status=1
+for out in $(grep -l ': error: ' "$SRC"/tests/passes/text/*.out); do
+  name=${out%.out}
+  "$BUILD/bin/dtc" --run "${name##*.}" "${name%.*}.ir" >/dev/null 2>&1 && echo "$out: it is not refused" >&2
+done
+(cd "$BUILD" && tests/passes_lowered_test) >&2 || status=1
+counts "$BUILD/errors.json"
+
+python3 "$SRC/tests/support/unreached.py" "$SRC" "$BUILD/random.json" "$BUILD/errors.json"
+exit $status

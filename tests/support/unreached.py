@@ -1,19 +1,46 @@
-"""Prints the lines that gcov's JSON on stdin (one object a line) says were never reached."""
+"""Prints the lines that the random tests never reached.
+
+    unreached.py ROOT RANDOM.json ERRORS.json
+
+Both files hold gcov's JSON, one object a line: of the random tests, and of the tests of errors. Lines in brackets were
+reached by the latter. Lines that report a bug of dtc (BUG, CHECK, ALLOCATED) are left out: no test reaches them.
+"""
+
 import collections
 import json
 import os
+import re
 import sys
 
-root = sys.argv[1]
-count = collections.defaultdict(dict)  # file -> line -> (times, function)
-for text in sys.stdin:
-    for f in json.loads(text)["files"]:
-        path = os.path.relpath(os.path.abspath(f["file"]), root)
-        if not path.startswith(("passes/", "codegen/")):
-            continue
-        for line in f["lines"]:
-            n, function = line["line_number"], line.get("function_name", "")
-            count[path][n] = (count[path].get(n, (0, ""))[0] + line["count"], function)
+REPORTS_A_BUG = re.compile(r"\b(BUG|CHECK|ALLOCATED)\(")
+
+
+def counts(root, path):
+    """file -> line -> (times, function)"""
+    count = collections.defaultdict(dict)
+    with open(path) as f:
+        for text in f:
+            for source in json.loads(text)["files"]:
+                name = os.path.relpath(os.path.abspath(source["file"]), root)
+                if not name.startswith(("passes/", "codegen/")):
+                    continue
+                for line in source["lines"]:
+                    n, function = line["line_number"], line.get("function_name", "")
+                    times = count[name].get(n, (0, ""))[0] + line["count"]
+                    count[name][n] = (times, function)
+    return count
+
+
+def of_bugs(root, path):
+    """The lines of a file that hold a part of a call that reports a bug."""
+    lines, inside = set(), False
+    with open(os.path.join(root, path)) as f:
+        for n, text in enumerate(f, 1):
+            inside = inside or bool(REPORTS_A_BUG.search(text))
+            if inside:
+                lines.add(n)
+            inside = inside and ";" not in text
+    return lines
 
 
 def ranges(numbers):
@@ -27,16 +54,28 @@ def ranges(numbers):
     return " ".join("%d" % a if a == b else "%d-%d" % (a, b) for a, b in parts)
 
 
-total = missed = 0
-for path in sorted(count):
-    function = collections.defaultdict(list)
-    for n, (times, name) in sorted(count[path].items()):
-        total += 1
-        if not times:
-            missed += 1
-            function[name].append(n)
-    if function:
-        print("%s: %d of %d lines" % (path, sum(map(len, function.values())), len(count[path])))
-    for name, lines in function.items():
-        print("  %-32s %s" % (name, ranges(lines)))
-print("%d of %d lines were not reached" % (missed, total))
+def main():
+    root, random, errors = sys.argv[1], counts(*sys.argv[1:3]), counts(sys.argv[1], sys.argv[3])
+    total = missed = refused = 0
+    for path in sorted(random):
+        bugs = of_bugs(root, path)
+        lines = {n: c for n, c in sorted(random[path].items()) if c[0] or n not in bugs}
+        never = {n: function for n, (times, function) in lines.items() if not times}
+        wrong = {n for n in never if errors[path].get(n, (0, ""))[0]}
+        total, missed, refused = total + len(lines), missed + len(never), refused + len(wrong)
+        functions = collections.defaultdict(list)
+        for n, function in never.items():
+            functions[function].append(n)
+        if never:
+            print("%s: %d of %d lines" % (path, len(never) - len(wrong), len(lines)))
+        for name, numbers in functions.items():
+            texts = [ranges([n for n in numbers if n not in wrong])]
+            texts += ["[%s]" % ranges([n for n in numbers if n in wrong])] if wrong & set(numbers) else []
+            print("  %-32s %s" % (name, " ".join(t for t in texts if t)))
+    print(
+        "%d of %d lines were not reached; %d more were by the tests of errors alone"
+        % (missed - refused, total, refused)
+    )
+
+
+main()
