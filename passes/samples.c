@@ -59,10 +59,18 @@ bool samples_couple_sum(Samples *b, const Stmt *s, const SampleType *type, const
   return false;
 }
 
-// The member of a subscript that runs over samples, where the dimension does with `inner`.
-static SampleIndex member(const Samples *b, const Stmt *s, Id sub, int64_t inner) {
+// How well a member of a group fits as what runs over samples, where several may: with a microbatch of one
+// sample any member of the right stride, the sample's own index best, then what depends on the batch's size.
+static int fitness(const Samples *b, const Stmt *s, int index, int own) {
+  const Index *i = &s->index[index];
+  return index == own ? 3 : i->batch ? 2 : i->extent == b->size;
+}
+
+// The member of a subscript that runs over samples, where the dimension does with `inner`; own: the
+// sample's own index, or -1.
+static SampleIndex member(const Samples *b, const Stmt *s, Id sub, int64_t inner, int own) {
   const Module *m = b->m;
-  SampleIndex none = {-1, 0};
+  SampleIndex none = {-1, 0}, best = none;
   int64_t right = 1;
   if (ex_is(m, sub, OP_INDEX)) {
     int64_t i = ex(m, sub)->integer;
@@ -72,12 +80,14 @@ static SampleIndex member(const Samples *b, const Stmt *s, Id sub, int64_t inner
   for (uint32_t k = ex(m, sub)->narg; k-- > 0;) {
     const Expr *a = ex(m, ex_arg(m, sub, k));
     if (a->op != OP_INDEX) return none;
-    int64_t extent = s->index[a->integer].extent;
-    if (inner % right == 0 && right * extent % (inner * b->size) == 0)
-      return (SampleIndex){(int)a->integer, inner / right};
+    int i = (int)a->integer;
+    int64_t extent = s->index[i].extent;
+    if (inner % right == 0 && right * extent % (inner * b->size) == 0 &&
+        (best.index < 0 || fitness(b, s, i, own) > fitness(b, s, best.index, own)))
+      best = (SampleIndex){i, inner / right};
     right *= extent;
   }
-  return none;
+  return best;
 }
 
 typedef struct Find {
@@ -107,7 +117,7 @@ static void find_local(Find *q, SampleIndex i) {
 // A subscript of a dimension over samples. Where a local index made the dimension, only a local one
 // reads it.
 static void find_merge(Find *q, Id sub, int64_t inner, bool other) {
-  SampleIndex i = member(q->b, q->s, sub, inner), *own = &q->found.own;
+  SampleIndex *own = &q->found.own, i = member(q->b, q->s, sub, inner, own->index);
   if (i.index < 0)
     couple_here(q, "a sample is read by a subscript that is not its index");
   else if (q->s->index[i.index].local) find_local(q, i);
