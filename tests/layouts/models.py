@@ -12,6 +12,7 @@ condition on data) as the metric `near`: such a draw is no test of rounding, and
 """
 
 import random
+import re
 import struct
 
 import equality as eq
@@ -131,7 +132,7 @@ def norms(p, r, c):
 
 
 def attention(p, r, c):
-    heads = [h for h in (1, 2, 3, 4) if c["dim"] % h == 0]
+    heads = [h for h in (1, 2, 3, 4, 6) if c["dim"] % h == 0]
     p.setdefault("heads", r.choice(heads))
     p.setdefault("kv", r.choice([h for h in heads if p["heads"] % h == 0]))
     p.setdefault(
@@ -254,6 +255,8 @@ def positions(p, r, c):
                 "linear",
                 "parity",
                 "reverse",
+                "flat",
+                "flat",
             ]
         ),
     )
@@ -300,6 +303,17 @@ def positions(p, r, c):
             "o[b, t, j] = sum(i: q[b, t, i] * s[b, t, i, j]) / real(t + 1)",
             "y = out(o)",
         )
+    elif p["which"] == "flat":  # positions of all samples in one dimension
+        p.setdefault("rows", r.choice(["b t", "t b", "b t h", "h b t"]))
+        p.setdefault("drop", r.random() < 0.5)
+        wide, size = ("(h=2 e)", "dim // 2") if "h" in p["rows"] else ("e", "dim")
+        t.field(f"param w[{size} | {size}] = normal(0.5)")
+        t.line(
+            f"flat[({p['rows']}), e] = x[b, t, {wide}]",
+            "z[n, o] = sum(e: flat[n, e] * w[e, o])",
+            "u[n, o] = " + ("where(random() < 0.7, z[n, o], 0.0)" if p["drop"] else "tanh(z[n, o])"),
+            f"y[b, t, {wide.replace('=2', '')}] = 0.5 * x[b, t, {wide}] + u[({p['rows']}), e]",
+        )
     elif p["which"] == "parity":
         t.line("y[b, t, d] = where((t + d) % 3 == 0, x[b, t, d], tanh(2.0 * x[b, t, d]))")
     else:
@@ -329,6 +343,8 @@ def features(p, r, c):
                 "rotate",
                 "means",
                 "logsoftmax",
+                "flags",
+                "added",
                 "mix" if c["memory"] else "mask",
             ]
         ),
@@ -396,6 +412,15 @@ def features(p, r, c):
     elif which == "mix":
         t.field("param w[dim] = normal(0.5)")
         t.line("y[@, d] = tanh(x[@, d]) * memory[@, d] + w[d] * memory[@, d]")
+    elif which == "flags":
+        t.line(
+            "f[@, d] = x[@, d] > 0.1",
+            "y[@, d] = where(f[@, d] or f[@, dim - 1 - d], tanh(x[@, d]), 0.3 * x[@, d])",
+        )
+        t.kink("d", f"abs(x[@, d] - 0.1) < {NEAR}")
+    elif which == "added":
+        t.field("param w[dim | dim] = normal(0.4)")
+        t.line("u[@, o] = 0.5 * x[@, o]", "u[@, o] += sum(i: tanh(x[@, i]) * w[i, o])", "y[@, o] = tanh(u[@, o])")
     elif which == "scalar":
         t.line("y[@, d] = bump(x[@, d]) * real(d + 1) / real(dim)")
     elif which == "rotate":
@@ -643,6 +668,20 @@ REAL = ("mse", "weighted", "dropped")  # those of real targets
 ALONG = ("attention", "convolution", "positions", "written attention")  # for sequences only
 
 
+# By name; the first moment takes in this part of a gradient.
+OPTIMIZERS = {
+    "adamw": f"adamw(lr = {eq.RATE}, eps = 1e-4, weight_decay = @)",
+    "adam": f"adam(lr = {eq.RATE}, eps = 1e-4, weight_decay = @)",
+    "sgd": f"sgd(lr = {eq.RATE}, weight_decay = @)",
+    "momentum": f"sgd(lr = {eq.RATE}, momentum = {eq.BETA1}, weight_decay = @)",
+    "nesterov": f"sgd(lr = {eq.RATE}, momentum = {eq.BETA1}, nesterov = true, weight_decay = @)",
+}
+
+
+def took(spec):
+    return 1 - eq.BETA1 if spec.get("optimizer", "adamw").startswith("adam") else 1.0
+
+
 # ---- drawing
 
 
@@ -733,6 +772,10 @@ def draw(r):
         "last_norm": r.random() < 0.5,
         "clip": r.choice([0.0, 0.0, 0.5]),
         "decay": r.choice([0.0, 0.1]),
+        "optimizer": r.choice(["adamw"] * 5 + list(OPTIMIZERS)),
+        "ending": r.choice([None, None, *ENDINGS]),
+        "asked": r.choice([None] * 5 + list(ASKED)),
+        "names": r.choice([None, None, None, *NAMES]),
         "metric": r.random() < 0.4,
         "drawn": r.random() < 0.2,
         "single": r.random() < 0.25,
@@ -758,13 +801,42 @@ def draw(r):
 # ---- writing
 
 MAP = """layer Map(in, out, biased = true) {
-  param weight[in | out] = normal(0.5)
+  param weight[in | out]@param = normal(0.5)
   param bias[out] = normal(0.2) if biased
-  forward(x[..., in]) { return y[..., o] = sum(i: x[..., i] * weight[i, o]) + bias[o] }
+  forward(x[..., in]) { return y[..., o] = sum(i: x[..., i] * weight[i, o]) + bias[o]@statement }
 }
 
 fn bump(x[...]) { return y[...] = x[...] * exp(-0.5 * x[...] * x[...]) }
 """
+
+
+# What a model asks of the layout of each Map: of its weight, and of what it computes.
+ASKED = {
+    "rows": (" shard(in: tp)", ""),
+    "columns": (" shard(1: tp)", ""),
+    "outputs": ("", " shard(o: tp)"),
+    "terms": ("", " shard(i: tp)"),
+    "whole": ("", " shard(none: tp)"),
+    "both": (" shard(out: tp)", " shard(o: tp)"),
+}
+
+
+def write_map(spec):
+    param, statement = ASKED[spec["asked"]] if spec.get("asked") else ("", "")
+    return MAP.replace("@param", param).replace("@statement", statement)
+
+
+# Names of the model's last layer and of its file that are something else in C, or hold what C quotes.
+NAMES = {
+    "prefix": ("dt_world", "model"),
+    "type": ("size_t", "why?"),
+    "macro": ("CHAR_MAX", 'a "model"'),
+    "constant": ("DT_A_", "\u00e9t\u00e9"),
+}
+
+
+def file_name(spec):
+    return NAMES[spec["names"]][1] if spec.get("names") else "model"
 
 
 def write_part(name, part, r, spec, kinks):
@@ -889,6 +961,29 @@ def write_start(spec):
     return fields, body
 
 
+# What is made of the loss: linear in it, with totals of data, conditions on those, and local statistics.
+ENDINGS = ("signs", "where", "number", "both", "stopped", "largest")
+
+
+def write_ending(spec, over):
+    """Statements; `over` are the indices of the logits before the last."""
+    first = "goals[b, 0]" if spec["loss"] in REAL else f"targets[{over}]"
+    sums = "b" if spec["loss"] in REAL else over
+    count = f"number = sum({sums}: where({first} > 0{'.0' if spec['loss'] in REAL else ''}, 1, 0))"
+    spec["local"] |= spec.get("ending") == "largest"
+    return {
+        "signs": ["loss = 1.5 * -(-loss * 0.5) + loss / 4.0"],
+        "where": [count, "loss = where(number > 1, 0.5 * loss, loss) + where(number > 3, 0.0, 0.25)"],
+        "number": [count, "loss = loss * (3.0 / real(number + 2))"],
+        "both": ["more = 0.5 * loss", "loss = loss - more * 0.5 + (0.25 - 0.125 * loss)"],
+        "stopped": ["loss = loss + 0.5 * loss - stop_gradient(loss)"],
+        "largest": [
+            f"top[c] = local(b: max({over}: logits[{over}, c]))",
+            "loss = loss + 0.1 * mean(c: square(tanh(top[c])))",
+        ],
+    }.get(spec.get("ending"), [])
+
+
 def write_loss(spec, aux):
     """Fields, statements, terms near kinks; the last statement returns."""
     fields, body, near, kind = [], [], [], spec["loss"]
@@ -954,6 +1049,7 @@ def write_loss(spec, aux):
         ]
     else:
         body.append(f"loss = nn.cross_entropy(logits, targets){extra}")
+    body += write_ending(spec, "b, t" if wide else "b")
     if spec.get("drawn"):
         body += ["draws[c < b] = random()"]
     if spec["metric"] and kind not in REAL:
@@ -998,6 +1094,11 @@ def source(spec, kinks, r=None):
     if kinks and near:
         last.insert(len(last) - 1, f"near[b] = {' + '.join(near)}")
         metrics.append("metric near = mean(b: near[b])")
+    if spec.get("names"):
+        name = NAMES[spec["names"]][0]
+        last_fields, last = (
+            [re.sub(r"\bhead\b", name, x) for x in lines] for lines in (last_fields, last)
+        )
     a, b = data_arguments(spec)
     sizes = (
         f"dim = {spec['dim']}, len = {spec['len']}, words = {spec['words']}, inputs = {spec['inputs']}, "
@@ -1008,13 +1109,13 @@ def source(spec, kinks, r=None):
         f'data = arrays({names[0]} = "{names[0]}.npy", {names[1]} = "{names[1]}.npy")',
         f"batch = {spec['batch']}",
         "steps = 10",
-        f"optimizer = adamw(lr = {eq.RATE}, eps = 1e-4, weight_decay = {spec['decay']})",
+        "optimizer = " + OPTIMIZERS[spec.get("optimizer", "adamw")].replace("@", str(spec["decay"])),
         f"clip = {spec['clip']}",
         f"seed = {spec['seed'] % 1000}",
     ] + metrics
     return (
         "use nn\n\n"
-        + MAP
+        + write_map(spec)
         + "\n"
         + "\n".join(layers)
         + f"\nmodel M({sizes}) {{\n"

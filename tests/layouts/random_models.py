@@ -86,7 +86,7 @@ class Case:
         self.runner, self.spec, self.base = runner, spec, {}
         runner.limits = spec.get("one_rank", "")
         for kinks in (False, True):
-            with open(f"{runner.folder}/{'near' if kinks else 'model'}.dt", "w") as f:
+            with open(self.path("near" if kinks else "model"), "w") as f:
                 f.write(models.source(spec, kinks))
         models.write_data(spec, runner.folder, random.Random(spec["seed"]))
         few = ["targets"] if spec["few"] and spec["loss"] not in models.REAL else []
@@ -94,15 +94,19 @@ class Case:
         self.model = self.named("model", few, min(heads, default=0))
         self.near = self.named("near", few, 0)
 
+    def path(self, name):
+        return f"{self.runner.folder}/{models.file_name(self.spec) if name == 'model' else name}.dt"
+
     def named(self, name, few, heads):
         return eq.Model(
             name,
-            f"{self.runner.folder}/{name}.dt",
+            self.path(name),
             batch=self.spec["batch"],
             few=few,
             local=self.spec["local"],
             heads=heads,
             clip=self.spec["clip"],
+            took=models.took(self.spec),
             arguments=["--no-shuffle"] if few else [],
         )
 
@@ -139,7 +143,7 @@ class Case:
             moved = self.runner.train(
                 self.near, dict(eq.ONE, micro=micro), "base", ["--init", "moved.safetensors"]
             )
-            worst = max(worst, eq.compare(base, moved, self.model.clip)[0])
+            worst = max(worst, eq.compare(base, moved, self.model.clip, self.model.took)[0])
             if worst > ROUNDING:
                 break
         return worst
@@ -191,9 +195,11 @@ def smaller_specs(spec):
         half = len(limits) // 2
         for fewer in [[], limits[:half], limits[half:]] if half else [[]]:
             yield dict(copy.deepcopy(spec), limits=",".join(fewer))
-    for name in ("memory", "last_norm", "metric", "drawn", "few"):
+    for name in ("memory", "last_norm", "metric", "drawn", "few", "optimizer", "ending", "asked", "names"):
         if spec.get(name):
-            yield dict(copy.deepcopy(spec), **{name: False})
+            yield {k: v for k, v in copy.deepcopy(spec).items() if k != name} | (
+                {name: False} if isinstance(spec[name], bool) else {}
+            )
     for name, least in (("positions", "none"), ("clip", 0.0), ("decay", 0.0), ("pool", "mean")):
         if spec[name] != least:
             yield dict(copy.deepcopy(spec), **{name: least})
@@ -281,6 +287,19 @@ def draw_case(runner, seed, number):
     raise eq.Failed("50 draws in a row were near a kink")
 
 
+def aims(spec):
+    """Whether a layout does to attention what others do not: half of the draws are of those."""
+    kinds = {p["part"]: p for b in spec["blocks"] for p in b["parts"]}
+    groups = [p for p in kinds.values() if p.get("which") == "grouped" and p["kv"] < p["heads"]]
+
+    def aimed(l):
+        if groups and l["tp"] % 4 == 0:
+            return True
+        return any("attention" in k for k in kinds) and l["attention"] == "ring"
+
+    return aimed
+
+
 def run_model(dtc, folder, seed, number, ranks, layouts, tries):
     """Results of one model: (layout, what, rest) each, and what was drawn again."""
     runner, out, ran = eq.Runner(dtc, tempfile.mkdtemp(prefix="model-", dir=folder)), [], 0
@@ -302,10 +321,12 @@ def run_model(dtc, folder, seed, number, ranks, layouts, tries):
             for l in legal
         ]
     r, seen, tried = random.Random(f"{seed} {number} layouts"), set(), 0
+    aimed = aims(case.spec)
     while legal and ran < layouts and tried < 20 * layouts:
         tried += 1
+        some = [l for l in legal if aimed(l)] if r.random() < 0.5 else []
         l = max(
-            r.sample(legal, min(30, len(legal))),
+            r.sample(some or legal, min(30, len(some or legal))),
             key=lambda x: len(eq.pairs(x, case.model.batch) - seen),
         )
         runner.log = []

@@ -124,14 +124,14 @@ static void run_job(const Job *j, TestFn *run, int64_t frame, Failure *failure) 
 }
 
 // The kernels verify, print, parse back, and print and verify the same again.
-static bool round_trip(Arena *a, const Module *m, Buf *error) {
+static bool round_trip(Arena *a, const Module *m, bool places, Buf *error) {
   Buf one = {0}, two = {0}, why = {0};
   Sources *s = sources_new(a);
   s->out = stderr;
-  level_print(m, true, &one);
+  level_print(m, places, &one);
   Module *again = level_parse(a, s, str_intern("kernels.ir"), one.text, one.n);
   if (again) target_use(again, m->target);
-  if (again) level_print(again, true, &two);
+  if (again) level_print(again, places, &two);
   bool same = again && one.n == two.n && !memcmp(one.text, two.text, one.n);
   bool ok = plan_verify(m->lowered, &why) && same && plan_verify(again->lowered, &why);
   if (!ok)
@@ -143,13 +143,28 @@ static bool round_trip(Arena *a, const Module *m, Buf *error) {
   return ok;
 }
 
+// The text for people names every kernel.
+static bool names_kernels(const Plan *p, Buf *error) {
+  Buf text = {0};
+  bool ok = true;
+  plan_print(p, &text);
+  for (Id f = 0; f < p->m->fn.n; f++)
+    for (uint32_t k = 0; ok && p->reached[f] && k < p->fn[f].kernel.n; k++) {
+      Str name = p->fn[f].kernel.at[k].name;
+      ok = !name || strstr(text.text, name);
+      if (!ok) buf_printf(error, "the text of kernels does not name %s", name);
+    }
+  buf_free(&text);
+  return ok;
+}
+
 static Plan *lower_program(Arena *a, Module *m, Buf *error) {
   static bool (*const pass[])(Module *) = {pass_fuse, pass_overlap, pass_plan};
   for (int i = 0; i < 3; i++) {
     CHECK(pass[i](m));
-    if (i != 1 && !round_trip(a, m, error)) return NULL;
+    if (i != 1 && !round_trip(a, m, i == 0, error)) return NULL;
   }
-  return m->lowered;
+  return names_kernels(m->lowered, error) ? m->lowered : NULL;
 }
 
 static void *build(const Plan *p, const CompileOptions *with, Buf *error) {

@@ -107,7 +107,9 @@ Int gen_int(Comp *c, int depth) {
     return (Int){op2(c, OP_MIN, a.e, b.e), a.lo < b.lo ? a.lo : b.lo, a.hi < b.hi ? a.hi : b.hi};
   case 6: b = gen_int(c, depth - 1);
     return (Int){op2(c, OP_MAX, a.e, b.e), a.lo > b.lo ? a.lo : b.lo, a.hi > b.hi ? a.hi : b.hi};
-  case 7: return (Int){op1(c, OP_NEG, a.e), -a.hi, -a.lo};
+  case 7:
+    if (rng_chance(rng(c), 70)) return (Int){op1(c, OP_NEG, a.e), -a.hi, -a.lo};
+    return (Int){op1(c, OP_ABS, a.e), 0, llabs(a.lo) > llabs(a.hi) ? llabs(a.lo) : llabs(a.hi)};
   case 8: {
     b = gen_int(c, depth - 1);
     Id cond = gen_bool(c, depth - 1);

@@ -137,14 +137,15 @@ static void gen_int_comp(Gen *g) {
   bool argmax = rng_chance(&g->r, 35);
   Int x = {0};
   Real y = {0};
-  if (argmax) y = gen_real(&c, 2);
+  bool ints = argmax && rng_chance(&g->r, 25);
+  if (argmax && !ints) y = gen_real(&c, 2);
   else x = gen_int(&c, 2);
   if (c.n && (argmax || rng_chance(&g->r, 25))) red = argmax ? RED_ARGMAX : pick_red(g, SC_INT);
   if (argmax && red == RED_NONE) return;
   for (uint32_t i = 0; i < c.n; i++) s.free[i] = red == RED_NONE || rng_chance(&g->r, 50);
   int64_t bound = split(&c, &s);
   if (argmax) {
-    body = y.e;
+    body = ints ? x.e : y.e;
     k.hi = bound - 1;
   } else {
     int64_t extent = pick_extent(g), n = red == RED_SUM ? bound : 1;
