@@ -26,9 +26,7 @@ NO_MESSAGE = {
 # Said where the search for a plan finds none that keeps to a model's `shard`, where passes mix the adjoints of layers
 # before a pipeline is cut or their backward pass parted, and where it could be validated but not sampled from. No model is known that leads there.
 LAST_RESORTS = {
-    "'%s' cannot be computed whole on each of %lld ranks of %s: %s",
     "its operands or its result cannot have that layout",
-    "no plan of the statements around it allows that",
     "parameter '%s' cannot be whole on %lld ranks of %s: %s",
     "dimension %d of parameter '%s' cannot be cut over %lld ranks of %s: %s",
     "sample from",
