@@ -48,7 +48,7 @@ typedef struct Args {
 static void *memory(const DtProgram *p, const DtCall *c, const Value *v) {
   if (v->means == MEANS_PARAM) return (double *)c->param + p->param[v->of].offset;
   if (v->means == MEANS_DATA) return (void *)c->data[v->of];
-  if (v->means == MEANS_LOSS_SCALE) return (void *)&c->loss_scale;
+  if (v->means == MEANS_LOSS_SCALE) return (void *)c->scalars->loss_scale.f64; // all is widened
   BUG("the front end's loss has an argument `%s`", v->name);
 }
 
