@@ -30,13 +30,6 @@ Id local_rank(Local *x, uint32_t axis) {
   return ex_read(x->m, x->f, x->nold + axis, NULL);
 }
 
-Id local_value(Local *x, Str name, Dtype t, const int64_t *extent, const Shard *shard,
-               uint32_t rank, Id loc) {
-  int64_t mine[MAX_RANK];
-  for (uint32_t d = 0; d < rank; d++) mine[d] = layout_extent(x->m, shard, d, extent[d]);
-  return fn_value(x->m, x->f, name, t, mine, rank, ROLE_LOCAL, loc);
-}
-
 static Id fold_idiv(Module *m, Id a, int64_t by) {
   if (by == 1) return a;
   if (ex_is(m, a, OP_INT)) return ex_int(m, ex(m, a)->integer / by);

@@ -79,7 +79,7 @@ static SampleIndex member(const Samples *b, const Stmt *s, Id sub, int64_t inner
   if (!ex_is(m, sub, OP_GROUP)) return none;
   for (uint32_t k = ex(m, sub)->narg; k-- > 0;) {
     const Expr *a = ex(m, ex_arg(m, sub, k));
-    if (a->op != OP_INDEX) return none;
+    if (a->op != OP_INDEX) break;
     int i = (int)a->integer;
     int64_t extent = s->index[i].extent;
     if (inner % right == 0 && right * extent % (inner * b->size) == 0 &&

@@ -266,10 +266,7 @@ Str index_name(Str want, const Index *index, uint32_t n) {
     Str s = str_internn(c, 1);
     if (!name_taken(s, index, n)) return s;
   }
-  for (int k = 2;; k++) {
-    Str s = str_printf("u%d", k);
-    if (!name_taken(s, index, n)) return s;
-  }
+  BUG("%u indices have all names", n);
 }
 
 typedef struct Subst {

@@ -12,18 +12,14 @@
 
 static const char triple[] = "x86_64-unknown-linux-gnu";
 
-static LLVMTargetMachineRef machine(const KernelOptions *o, Buf *err) {
+static LLVMTargetMachineRef machine(const KernelOptions *o) {
   LLVMInitializeX86TargetInfo();
   LLVMInitializeX86Target();
   LLVMInitializeX86TargetMC();
   LLVMInitializeX86AsmPrinter();
   LLVMTargetRef target;
   char *message = NULL;
-  if (LLVMGetTargetFromTriple(triple, &target, &message)) {
-    buf_printf(err, "%s", message);
-    LLVMDisposeMessage(message);
-    return NULL;
-  }
+  if (LLVMGetTargetFromTriple(triple, &target, &message)) BUG("%s: %s", triple, message);
   bool native = !strcmp(o->arch, "native");
   char *cpu = native ? LLVMGetHostCPUName() : NULL,
        *features = native ? LLVMGetHostCPUFeatures() : NULL;
@@ -60,7 +56,7 @@ static void start(Cpu *c, const Plan *p, const KernelOptions *o) {
   c->isa = bits == 512 ? 'e' : bits == 256 ? 'd' : 'b';
 }
 
-static bool optimise(Cpu *c, LLVMTargetMachineRef tm, int opt, Buf *err) {
+static void optimise(Cpu *c, LLVMTargetMachineRef tm, int opt) {
   // The printer has chosen vectors and unrolling; LLVM's own would only add code.
   LLVMPassBuilderOptionsRef po = LLVMCreatePassBuilderOptions();
   LLVMPassBuilderOptionsSetLoopVectorization(po, false);
@@ -68,32 +64,23 @@ static bool optimise(Cpu *c, LLVMTargetMachineRef tm, int opt, Buf *err) {
   LLVMPassBuilderOptionsSetLoopUnrolling(po, false);
   LLVMErrorRef e = LLVMRunPasses(c->mod, str_printf("default<O%d>", opt), tm, po);
   LLVMDisposePassBuilderOptions(po);
-  if (!e) return true;
-  char *message = LLVMGetErrorMessage(e);
-  buf_printf(err, "%s", message);
-  LLVMDisposeErrorMessage(message);
-  return false;
+  if (e) BUG("optimising kernels: %s", LLVMGetErrorMessage(e));
 }
 
 // As text of LLVM or of the assembler, or (form NULL) as an object file.
-static bool emit(Cpu *c, LLVMTargetMachineRef tm, Str form, Buf *out, Buf *err) {
+static void emit(Cpu *c, LLVMTargetMachineRef tm, Str form, Buf *out) {
   if (form && !strcmp(form, "llvm")) {
     char *text = LLVMPrintModuleToString(c->mod);
     buf_write(out, text, strlen(text));
     LLVMDisposeMessage(text);
-    return true;
+    return;
   }
   char *message = NULL;
   LLVMMemoryBufferRef mem;
   LLVMCodeGenFileType type = form ? LLVMAssemblyFile : LLVMObjectFile;
-  if (LLVMTargetMachineEmitToMemoryBuffer(tm, c->mod, type, &message, &mem)) {
-    buf_printf(err, "%s", message);
-    LLVMDisposeMessage(message);
-    return false;
-  }
+  if (LLVMTargetMachineEmitToMemoryBuffer(tm, c->mod, type, &message, &mem)) BUG("emitting kernels: %s", message);
   buf_write(out, LLVMGetBufferStart(mem), LLVMGetBufferSize(mem));
   LLVMDisposeMemoryBuffer(mem);
-  return true;
 }
 
 static void print_kernels(Cpu *c) {
@@ -135,8 +122,7 @@ bool cpu_kernels(const Plan *p, const KernelOptions *o, Str form, Buf *out, Buf 
     return false;
   }
   end_without_memory();
-  LLVMTargetMachineRef tm = machine(o, err);
-  if (!tm) return false;
+  LLVMTargetMachineRef tm = machine(o);
   Cpu c;
   start(&c, p, o);
   LLVMSetTarget(c.mod, triple);
@@ -144,17 +130,15 @@ bool cpu_kernels(const Plan *p, const KernelOptions *o, Str form, Buf *out, Buf 
   LLVMSetModuleDataLayout(c.mod, layout);
   print_kernels(&c);
   char *message = NULL;
-  if (LLVMVerifyModule(c.mod, LLVMReturnStatusAction, &message)) {
-    char *text = LLVMPrintModuleToString(c.mod);
-    fprintf(stderr, "%s\n", text);
+  if (LLVMVerifyModule(c.mod, LLVMReturnStatusAction, &message))
     BUG("kernels are no valid LLVM module: %s", message);
-  }
   LLVMDisposeMessage(message);
-  bool ok = optimise(&c, tm, o->optimise, err) && emit(&c, tm, form, out, err);
+  optimise(&c, tm, o->optimise);
+  emit(&c, tm, form, out);
   LLVMDisposeTargetData(layout);
   LLVMDisposeTargetMachine(tm);
   LLVMDisposeBuilder(c.b);
   LLVMDisposeModule(c.mod);
   LLVMContextDispose(c.ll);
-  return ok;
+  return true;
 }

@@ -321,8 +321,7 @@ static void visit_alias_read(const Module *m, Id read, void *ctx) {
   const Expr *e = ex(m, read);
   if (r->layout[e->integer].buffer != r->value) return;
   r->found = true;
-  if ((Id)e->integer != r->value || !subscripts_are_bare(m, m->arg.at + e->arg, e->narg))
-    r->bare = false;
+  r->bare &= (Id)e->integer == r->value && subscripts_are_bare(m, m->arg.at + e->arg, e->narg);
 }
 
 static void touch_finds(Id buffer, bool written, void *ctx) {

@@ -16,9 +16,6 @@ typedef struct Local {
 
 // The rank's number along an axis, an int; the function gets it as an argument.
 Id local_rank(Local *x, uint32_t axis);
-// A new value with the extents that a rank has of one laid out so.
-Id local_value(Local *x, Str name, Dtype t, const int64_t *extent, const Shard *shard,
-               uint32_t rank, Id loc);
 // Which rank has a block: of turn number `turn`, that which stands at place `at` in it.
 Id local_turn(Module *m, uint32_t axis, Id turn, Id at);
 // Where the element at global position `at` of a dimension is: *place, and the condition under
