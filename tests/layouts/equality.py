@@ -100,7 +100,8 @@ class Model:
     """A model to train: its file, -D options, arguments of the program, samples a step."""
 
     def __init__(
-        self, name, path, defines=(), arguments=(), batch=12, few=(), local=False, heads=0, clip=0.0, took=1 - BETA1
+        self, name, path, defines=(), arguments=(), batch=12, few=(), local=False, heads=0, clip=0.0, took=1 - BETA1,
+        options=(),
     ):
         self.name, self.path, self.defines, self.arguments = (
             name,
@@ -115,6 +116,7 @@ class Model:
             heads,
             clip,
         )
+        self.options = list(options)  # of dtc
         self.took = took  # the part of a gradient that the first moment takes in
 
 
@@ -362,13 +364,14 @@ class Runner:
             raise Failed(f"exit status {status}: {text.strip()}")
         return text
 
-    def compile(self, model, l, out, extra=()):
+    def compile(self, model, l, out, extra=(), precision=None):
         """Writes the program `out`, unless the last one compiled is the same."""
-        key = (out, model.name, model.path, build_key(l), self.precision, tuple(extra))
+        precision = precision or self.precision
+        key = (out, model.name, model.path, build_key(l), tuple(extra), precision)
         if self.built == key:
             return
         self.built = None
-        command = [self.dtc, model.path, "--precision", self.precision, "-o", out, *extra]
+        command = [self.dtc, model.path, "--precision", precision, "-o", out, *model.options, *extra]
         for d in model.defines + ([f"microbatch={l['micro']}"] if l["micro"] else []):
             command += ["-D", d]
         text, status = self.run(command + options(l))

@@ -58,6 +58,7 @@ def arguments():
 
 
 ROUNDING = 0.25  # of what is allowed
+COARSE = 0.1  # of the loss, in less than 64 bits
 MOVES = 4  # of the weights, to see what a model makes of rounding
 
 
@@ -107,6 +108,7 @@ class Case:
             heads=heads,
             clip=self.spec["clip"],
             took=models.took(self.spec),
+            options=["--arch", self.spec["arch"]] if self.spec.get("arch") else [],
             arguments=["--no-shuffle"] if few else [],
         )
 
@@ -147,6 +149,38 @@ class Case:
             if worst > ROUNDING:
                 break
         return worst
+
+    def rebuild(self, l):
+        """The sources that dtc leaves make a program that does the same in its first steps, to the bit."""
+        runner, losses = self.runner, []
+        runner.built = None
+        runner.compile(self.model, l, "train-left", ["--save-temps", "left"])
+        runner.must(["make", "-s", "-C", "left"])
+        for program in ("./train-left", "left/train"):
+            runner.must(
+                [program, "--ranks", str(l["ranks"]), "--threads", "1", "--steps", "2", "--eval-every", "0"]
+                + ["--log", "left.jsonl", "--quiet", *self.model.arguments]
+            )
+            with open(f"{runner.folder}/left.jsonl") as f:
+                losses.append([r["loss"] for r in map(json.loads, f) if "loss" in r][-2:])
+        if losses[0] != losses[1]:
+            raise eq.Failed(f"built from sources that dtc left its losses are {losses[1]}, not {losses[0]}")
+
+    def coarse(self, l):
+        """How far the first loss of a program of 16 or 32 bits is off, in units of what is allowed: 10%."""
+        runner = self.runner
+        runner.compile(self.model, l, "train-coarse", (), self.spec["half"])
+        runner.must(
+            ["./train-coarse", "--ranks", str(l["ranks"]), "--threads", "1", "--steps", "2", "--eval-every", "0"]
+            + ["--log", "coarse.jsonl", "--quiet", *self.model.arguments]
+        )
+        with open(f"{runner.folder}/coarse.jsonl") as f:
+            loss = [r["loss"] for r in map(json.loads, f) if "loss" in r][0]
+        want = self.base_of(l)[0][0]["loss"]
+        off = abs(loss - want) / (COARSE * max(1, abs(want)))
+        if not off <= 1:
+            raise eq.Failed(f"in {self.spec['half']} the first loss is {loss}, not {want}")
+        return off
 
     def differs(self, l):
         """Compares with one rank; limits are lowered for the layout alone."""
@@ -195,7 +229,7 @@ def smaller_specs(spec):
         half = len(limits) // 2
         for fewer in [[], limits[:half], limits[half:]] if half else [[]]:
             yield dict(copy.deepcopy(spec), limits=",".join(fewer))
-    for name in ("memory", "last_norm", "metric", "drawn", "few", "optimizer", "ending", "asked", "names"):
+    for name in ("memory", "last_norm", "metric", "drawn", "few", "optimizer", "ending", "asked", "names", "arch"):
         if spec.get(name):
             yield {k: v for k, v in copy.deepcopy(spec).items() if k != name} | (
                 {name: False} if isinstance(spec[name], bool) else {}
@@ -332,6 +366,10 @@ def run_model(dtc, folder, seed, number, ranks, layouts, tries):
         runner.log = []
         try:
             out.append((l, "passed", case.differs(l)))
+            if case.spec.get("sources") and ran == 0:
+                case.rebuild(l)
+            if case.spec.get("half") and l["attention"] != "ring":
+                case.coarse(l)
             seen |= eq.pairs(l, case.model.batch)
             ran += 1
         except eq.Refused as e:

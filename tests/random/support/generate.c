@@ -448,6 +448,35 @@ static void gen_running_sum(Gen *g) {
   add_comp(&c, &k, "running", sub, &s, RED_SUM, body);
 }
 
+// Several reductions of one value along the same dimensions: they may share loops.
+static void gen_statistics(Gen *g) {
+  static const Red kinds[] = {RED_SUM, RED_SUM, RED_MEAN, RED_MAX, RED_MIN, RED_ARGMAX, RED_ARGMAX};
+  const Known *known = pick_known(g, SC_REAL);
+  if (!known || !known->rank || known->rank > 4) return;
+  Known x = *known;
+  uint32_t nfree = rng_below(&g->r, x.rank);
+  for (int i = 2 + (int)rng_below(&g->r, 2); i > 0; i--) {
+    Red red = kinds[rng_below(&g->r, 7)];
+    bool place = red == RED_ARGMAX;
+    Comp c = comp_new(g);
+    Split s = {.nfree = nfree};
+    Known k = {.type = place ? SC_INT : SC_REAL, .rank = nfree, .size = x.size};
+    Id sub[MAX_RANK];
+    int64_t bound = 1;
+    for (uint32_t d = 0; d < x.rank; d++) {
+      s.index[d] = (Index){.name = str_printf("i%u", d), .extent = dim_extent(&x.dim[d])};
+      s.place[d] = sub[d] = ex_index(g->m, d);
+      if (d >= nfree) bound *= s.index[d].extent;
+      else k.dim[d] = (Dim){1, {s.index[d].extent}};
+    }
+    c.n = x.rank;
+    k.hi = bound - 1;
+    if (red == RED_SUM) k.size *= (double)bound;
+    if (k.size > most_size(g) || (g->exact && red == RED_MEAN)) continue;
+    add_comp(&c, &k, place ? "n" : "x", sub, &s, red, ex_read(g->m, gen_fn(g), x.id, sub));
+  }
+}
+
 static void gen_statement(Gen *g, int depth) {
   uint32_t what = rng_below(&g->r, 100);
   Known made;
@@ -459,6 +488,7 @@ static void gen_statement(Gen *g, int depth) {
   else if (what < 45) gen_running_sum(g);
   else if (what < 50 && gen_guarded_sum(g, &made)) know(g, made);
   else if (what < 57 && depth > 0 && gen_dense(g, &made)) know(g, made);
+  else if (what < 61) gen_statistics(g);
   else gen_real_comp(g);
 }
 
