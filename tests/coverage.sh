@@ -39,6 +39,11 @@ for out in $(grep -l ': error: ' "$SRC"/tests/passes/text/*.out); do
   "$BUILD/bin/dtc" --run "${name##*.}" "${name%.*}.ir" >/dev/null 2>&1 && echo "$out: it is not refused" >&2
 done
 (cd "$BUILD" && tests/passes_lowered_test) >&2 || status=1
+for test in passes/kernels-that-cannot-be-are-refused driver/named-processor-is-asked-for \
+  driver/refuses-what-cannot-be-cut driver/sizes-that-are-too-large-are-reported; do
+  mkdir -p "$BUILD/tests/work/$test"
+  (cd "$BUILD/tests/work/$test" && bash "$SRC/tests/$test.sh" "$BUILD") >&2 || status=1
+done
 counts "$BUILD/errors.json"
 
 python3 "$SRC/tests/support/unreached.py" "$SRC" "$BUILD/random.json" "$BUILD/errors.json"

@@ -467,7 +467,7 @@ def compare(base, got, clip=0.0, took=1 - BETA1):
                 abs(a[what] - b[what]) / max(abs(a[what]), 1e-300) / BOUND,
                 f"{what} of step {a['step']}",
             )
-        for metric in ("right", "drawn"):
+        for metric in ("right", "drawn", "ends"):
             if metric in b:
                 note(
                     abs(a[metric] - b[metric]) / max(abs(a[metric]), 1) / BOUND,

@@ -571,8 +571,12 @@ def contraction(p, r, c):
 
 def reused(p, r, c):
     """Weights that are used twice, once transposed."""
-    p.setdefault("which", r.choice(["again", "transposed", "row"]))
+    p.setdefault("which", r.choice(["again", "transposed", "row", "fixed"]))
     t = Text(c["sequence"])
+    if p["which"] == "fixed":  # its backward needs the weight alone
+        t.field("param w[dim | dim] = normal(0.5)")
+        t.line("y[@, o] = sum(i: x[@, i] * stop_gradient(w[i, o]))")
+        return t
     t.field("m = Map(dim, dim)")
     t.line("u = m(x)", "v[@, d] = tanh(u[@, d])")
     if p["which"] == "again":
@@ -695,6 +699,8 @@ def draw_block(r, spec):
     ]
     for part in parts:  # scores are products: of numbers of any size they would be as steep
         part["normed"] |= "attention" in part["part"]
+    if r.random() < 0.06:  # a block that saves nothing for its backward pass
+        parts = [{"part": "reused", "which": "fixed", "residual": r.random() < 0.5, "normed": False}]
     return {
         "parts": parts,
         "count": r.choice([0, 1, 2, 2, 3, 4]),
@@ -781,6 +787,7 @@ def draw(r):
         "half": r.choice([None] * 6 + ["bf16", "fp16", "fp32"]),
         "metric": r.random() < 0.4,
         "drawn": r.random() < 0.2,
+        "ends": r.random() < 0.15,
         "single": r.random() < 0.25,
         "few": r.random() < 0.5,
         "seed": r.randrange(1 << 30),
@@ -1055,6 +1062,9 @@ def write_loss(spec, aux):
     body += write_ending(spec, "b, t" if wide else "b")
     if spec.get("drawn"):
         body += ["draws[c < b] = random()"]
+    if spec.get("ends") and kind != "tied":  # a metric of parameters of the first stage and of the last
+        first = "wte" if spec["data"] == "tokens" else "enter"
+        body += [f"ends[c < b] = sum(d: {first}.weight[0, d] * head.weight[d, 0])"]
     if spec["metric"] and kind not in REAL:
         body += [
             f"best[{at}] = argmax(c: logits[{at}, c])",
@@ -1094,6 +1104,8 @@ def source(spec, kinks, r=None):
         )
     if spec.get("drawn"):
         metrics.append("metric drawn = mean(b: draws[b])")
+    if spec.get("ends") and spec["loss"] != "tied":
+        metrics.append("metric ends = mean(b: ends[b])")
     if kinks and near:
         last.insert(len(last) - 1, f"near[b] = {' + '.join(near)}")
         metrics.append("metric near = mean(b: near[b])")
