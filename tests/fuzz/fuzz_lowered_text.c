@@ -4,6 +4,7 @@
 
 #include "codegen/lower/text.h"
 #include "codegen/lower/verify.h"
+#include "codegen/target.h"
 #include "ir/verify.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -13,7 +14,9 @@ static Module *parse(Arena *a, const char *text, size_t n) {
   if (!nowhere) nowhere = fopen("/dev/null", "w");
   Sources *s = sources_new(a);
   s->out = nowhere;
-  return level_parse(a, s, str_intern("fuzz.ir"), text, n);
+  Module *m = level_parse(a, s, str_intern("fuzz.ir"), text, n);
+  if (m) target_use(m, target_named("cpu"));
+  return m;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
