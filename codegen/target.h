@@ -24,13 +24,17 @@ typedef struct Schedule {
 
 // The order in which a sum adds up, a function of sizes alone: never of the number of threads, nor of the kernel that
 // the statement is in.
-// The terms along the lanes' index, where that is a bound one, are cut into blocks of `lanes`. Block b goes to
-// accumulator b % accumulators, term i of a block to lane i of it, in the order of the blocks; lanes that a last, shorter
-// block lacks add nothing. Other bound indices run outside of it, row-major. Then accumulators are added up in pairs,
-// (0, 1), (2, 3), and what results again in pairs, until one is left; then lanes by halves, the upper half to the lower.
-// Elsewhere there is one accumulator of one lane. A chain of additions is kept short: of a bound loop of more than
-// `chain` rounds (along the lanes' index: of more than twice as many rounds of all accumulators) each `chain` rounds
-// are added up by themselves, in as many accumulators, and each of these is added to its own afterwards.
+//
+// Neighbouring bound indices that the statement uses row-major, as one range, are one. The terms along the lanes' index,
+// where that is a bound one, are cut into blocks of `lanes`. Term i of block b goes to lane i of accumulator
+// b % accumulators, in the order of blocks; lanes that a last, shorter block lacks add nothing. Other bound indices run
+// outside of it, row-major. In the end accumulators are added up in pairs, (0, 1), (2, 3), the sums of these in pairs
+// again, until one is left; then lanes by halves, the upper half to the lower. Where no bound index runs along lanes,
+// there is one accumulator of one lane.
+//
+// A chain of additions is kept short. A loop outside of the lanes of more than `chain` rounds adds up each `chain` rounds
+// (the last ones fewer) by themselves, in as many accumulators, which are then added to those outside, each to its own.
+// So do the rounds of all accumulators along the lanes, where there are more than 2 * chain of them.
 typedef struct ReductionOrder {
   int64_t lanes, accumulators, chain;
 } ReductionOrder;
