@@ -13,7 +13,7 @@ done
 [ -n "$clang" ] || { echo "no clang with libFuzzer is installed: fuzzing is skipped"; exit 77; }
 export UBSAN_OPTIONS=halt_on_error=1
 flags=(-g -O1 -std=gnu17 -ffp-contract=off -fsanitize=fuzzer-no-link,address,undefined
-  -fno-sanitize-recover=undefined -I"$SRC" -I"$SRC/frontend" -I"$BUILD/frontend")
+  -fno-sanitize-recover=undefined -I"$SRC" -I"$SRC/frontend" -I"$BUILD/frontend" -I"$(llvm-config-19 --includedir)")
 
 # lib NAME SOURCES...: objects, rebuilt where a source is newer.
 objects() {
@@ -29,7 +29,7 @@ objects() {
   rm -f "$dir/lib.a"
   ar rcs "$dir/lib.a" "${objs[@]}"
 }
-mapfile -t ir < <(find "$SRC/ir" "$SRC/passes" -name '*.c' | sort)
+mapfile -t ir < <(find "$SRC/ir" "$SRC/passes" "$SRC/codegen" -name '*.c' | sort)
 mapfile -t runtime < <(find "$SRC/runtime" -name '*.c' ! -path '*/mpi/*' ! -path '*/device/*' | sort)
 objects compiler "${ir[@]}" "$SRC"/frontend/*.c "$BUILD"/frontend/*.tab.c "$BUILD"/frontend/*.yy.c
 objects runtime "${runtime[@]}"
@@ -37,11 +37,12 @@ objects runtime "${runtime[@]}"
 for harness in "$SRC"/tests/fuzz/fuzz_*.c; do
   name=$(basename "$harness" .c)
   [ "${FUZZ_ONLY:-${name#fuzz_}}" = "${name#fuzz_}" ] || continue
-  "$clang" "${flags[@]}" -fsanitize=fuzzer "$harness" compiler/lib.a runtime/lib.a -lm -lpthread -o "$name" ||
+  "$clang" "${flags[@]}" -fsanitize=fuzzer "$harness" compiler/lib.a runtime/lib.a "$BUILD/lib/dtc/libdtc_rt.a" $(llvm-config-19 --ldflags --libs) -lm -lpthread -o "$name" ||
     fail "cannot build $name"
   mkdir -p "corpus.$name"
   seeds=()
   [ -d "$SRC/tests/fuzz/seeds/$name" ] && seeds+=("$SRC/tests/fuzz/seeds/$name")
+  [ "$name" = fuzz_lowered_text ] && seeds+=("$SRC/tests/passes/lowered")
   dict=()
   [ -f "$SRC/tests/fuzz/$name.dict" ] && dict+=("-dict=$SRC/tests/fuzz/$name.dict")
   if ! "./$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=3000 "${dict[@]}" \
