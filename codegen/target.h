@@ -58,9 +58,10 @@ typedef struct Target {
   bool (*takes_product)(const Module *m, const Fn *f, const GemmPlan *g);
   // Whether it has a running sum over elements of this type.
   bool (*takes_scan)(const Module *m, Dtype t);
-  // Whether a hand-written implementation computes this call of an intrinsic; its body is compiled otherwise. If cost is
-  // not NULL, that is what the call takes.
-  bool (*takes_intrinsic)(const Module *m, const Fn *f, const Stmt *call, Cost *cost);
+  // Whether a hand-written implementation computes this call of an intrinsic, whose operands (Operand of ir/intrinsic.h)
+  // are these values of f, or NONE; its body is compiled otherwise. Gradients that it makes it may store: they have
+  // nothing in them that it would add to.
+  bool (*takes_intrinsic)(const Module *m, const Fn *f, const Stmt *call, const Id *value);
   // Bytes of scratch memory that any of the program's products or intrinsics asks for at once (of a thread, where threads
   // have their own): DtProgram.scratch_bytes.
   int64_t (*scratch)(const Plan *p);

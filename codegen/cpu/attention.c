@@ -3,37 +3,8 @@
 // may be dropped.
 #include "codegen/cpu/target.h"
 #include "codegen/host/host.h"
-#include "ir/intrinsic.h"
+#include "codegen/lower/intrinsic.h"
 #include "runtime/device/cpu/scratch.h"
-
-// The caller's value for each operand, or NONE; false where the callee has others.
-static bool operands(const Module *m, const Stmt *s, Id value[NOPERAND]) {
-  const Fn *callee = &m->fn.at[s->call->fn];
-  uint32_t at[NOPERAND];
-  if (!intrinsic_operands(callee, at)) return false;
-  for (int i = 0; i < NOPERAND; i++) {
-    bool result = !callee->backward && (i == OPD_O || i == OPD_LSE);
-    value[i] = at[i] == NONE ? NONE
-               : result      ? s->call->result[at[i]].value
-                             : s->call->arg[at[i]].value;
-  }
-  return true;
-}
-
-static bool call_mentions(const Call *c, Id v) {
-  for (uint32_t i = 0; i < c->narg; i++)
-    if (c->arg[i].value == v) return true;
-  return false;
-}
-
-// The backward's implementation stores where the definition adds, so nothing may have been added
-// there before.
-static bool is_fresh(const Fn *f, const Stmt *call, Id v) {
-  if (f->value.at[v].role != ROLE_LOCAL) return false;
-  for (const Stmt *s = f->stmt.at; s != call; s++)
-    if (s->call ? call_mentions(s->call, v) : s->lhs == v) return false;
-  return true;
-}
 
 // The type of operand i: that of q, which may be of 16 bits, or the type that is computed in. Forward, o has either.
 static Dtype type_of(const Module *m, const Fn *f, const Id *value, Operand i, bool backward) {
@@ -54,38 +25,11 @@ static bool fits(const Module *m, const Fn *f, const Id *value, Operand i, bool 
          v->extent[v->rank - 1] == f->value.at[value[OPD_Q]].extent[4];
 }
 
-static bool is_attention(const Module *m, const Fn *f, const Stmt *s) {
-  Id v[NOPERAND];
+bool cpu_takes_attention(const Module *m, const Fn *f, const Stmt *s, const Id *value) {
   bool backward = m->fn.at[s->call->fn].backward;
-  if (!operands(m, s, v) || v[OPD_O] == NONE) return false; // such as with an adjoint of lse
-  for (int i = 0; i < NOPERAND; i++) {
-    if (v[i] == NONE) continue;
-    if (!fits(m, f, v, (Operand)i, backward)) return false;
-    if (i < OPD_DQ) continue;
-    if (!is_fresh(f, s, v[i])) return false;
-    for (int j = OPD_DQ; j < i; j++)
-      if (v[j] == v[i]) return false;
-  }
-  return true;
-}
-
-// Two products of each pair of positions forward, five backward, of those that are seen.
-static Cost attention_cost(const Module *m, const Fn *f, const Stmt *s) {
-  const Fn *callee = &m->fn.at[s->call->fn];
-  Id v[NOPERAND];
-  CHECK(operands(m, s, v));
-  const Value *q = &f->value.at[v[OPD_Q]], *keys = &f->value.at[v[OPD_K]];
-  Cost c = {0, (double)value_count(q) * (double)keys->extent[1] * (callee->backward ? 10 : 4)};
-  c.flops *= intrinsic_density(callee);
+  if (m->fn.at[s->call->fn].intrinsic != INTR_ATTENTION) return false;
   for (int i = 0; i < NOPERAND; i++)
-    if (v[i] != NONE)
-      c.bytes += (double)value_count(&f->value.at[v[i]]) * dtype_size(f->value.at[v[i]].type);
-  return c;
-}
-
-bool cpu_takes_attention(const Module *m, const Fn *f, const Stmt *s, Cost *cost) {
-  if (m->fn.at[s->call->fn].intrinsic != INTR_ATTENTION || !is_attention(m, f, s)) return false;
-  if (cost) *cost = attention_cost(m, f, s);
+    if (value[i] != NONE && !fits(m, f, value, (Operand)i, backward)) return false;
   return true;
 }
 
@@ -140,7 +84,7 @@ void cpu_attention_shape(Host *h, Id fn, const Kernel *k) {
   const Fn *f = &h->m->fn.at[fn];
   const Stmt *s = &f->stmt.at[k->stmt.at[0]];
   Id v[NOPERAND];
-  CHECK(operands(h->m, s, v));
+  CHECK(intrinsic_values(h->m, s, v));
   const Value *q = &f->value.at[v[OPD_Q]], *keys = &f->value.at[v[OPD_K]];
   Buf *b = h->out;
   buf_printf(
@@ -206,7 +150,7 @@ static Str attention_call(HostFn *x, const Kernel *k, Str arg[MOST_ARGS], uint32
   const Attention *a = &callee->form;
   bool arrays = a->slopes || a->sinks, placed = arrays || is_moved_at_all(a);
   Id v[NOPERAND];
-  CHECK(operands(x->h->m, &x->f->stmt.at[k->stmt.at[0]], v));
+  CHECK(intrinsic_values(x->h->m, &x->f->stmt.at[k->stmt.at[0]], v));
   if (v[OPD_LSE] != NONE &&
       !layout_is_dense(&x->f->value.at[v[OPD_LSE]], &x->fp->layout[v[OPD_LSE]]))
     BUG("attention's lse is a view with gaps");

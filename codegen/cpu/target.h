@@ -17,7 +17,7 @@ bool cpu_takes_scan(const Module *m, Dtype t);
 int64_t cpu_scratch(const Plan *p);
 
 // attention.c: a call of the attention intrinsic
-bool cpu_takes_attention(const Module *m, const Fn *f, const Stmt *call, Cost *cost);
+bool cpu_takes_attention(const Module *m, const Fn *f, const Stmt *call, const Id *value);
 int64_t cpu_attention_scratch(const Module *m, const Fn *f, const Stmt *call); // bytes on a thread
 void cpu_attention_shape(struct Host *h, Id fn, const Kernel *k); // its DtAttention
 void cpu_attention_launch(struct HostFn *x, uint32_t kernel);

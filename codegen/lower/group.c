@@ -153,11 +153,6 @@ static bool join_earlier(Fuse *u, const Member *x) {
   return false;
 }
 
-bool match_intrinsic(const Module *m, const Fn *f, const Stmt *s, Cost *cost) {
-  return s->kind == ST_CALL && m->fn.at[s->call->fn].intrinsic != INTR_NONE &&
-         m->target->takes_intrinsic(m, f, s, cost);
-}
-
 static KernelKind kind_of(const Fuse *u, const Stmt *s) {
   if (s->kind == ST_COLL) return K_COLL;
   return match_intrinsic(u->m, u->f, s, NULL) ? K_INTRINSIC : K_CALL;

@@ -14,8 +14,8 @@ enum { ALIGNMENT = 256 };
 static bool stores(Dtype t) { return t == DT_F32 || t == DT_I32 || t == DT_BOOL; }
 static bool takes_product(const Module *m, const Fn *f, const GemmPlan *g) { return (void)m, (void)f, (void)g, false; }
 static bool takes_scan(const Module *m, Dtype t) { return (void)m, (void)t, false; }
-static bool takes_intrinsic(const Module *m, const Fn *f, const Stmt *call, Cost *cost) {
-  return (void)m, (void)f, (void)call, (void)cost, false;
+static bool takes_intrinsic(const Module *m, const Fn *f, const Stmt *call, const Id *value) {
+  return (void)m, (void)f, (void)call, (void)value, false;
 }
 static uint8_t lane_index(const struct Fuse *u, const Stmt *s) { return (void)u, (void)s, NO_VAR; }
 static void schedule(Schedule *s) { (void)s; }
