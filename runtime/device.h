@@ -31,7 +31,7 @@ void dt_device_close(void);
 
 // ---- memory
 
-// Bytes that kernels need besides regions (the CPU: the threads' scratch), with `threads` of the host.
+// Bytes that kernels need besides regions (such as the scratch of threads), with `threads` of the host.
 int64_t dt_device_work_bytes(const DtProgram *p, int threads);
 // Has them. 71.
 int dt_device_work_open(const DtProgram *p, DtError *e);

@@ -176,8 +176,8 @@ typedef struct DtProgram {
   // The runtime chooses DtScalars.loss_scale, divides gradients by it, and skips a step whose gradients are not
   // finite.
   bool loss_scaling;
-  int cpu_level; // that the kernels need, as runtime/device/cpu/level.h numbers them; 0: no named ones
-  const char *cpu_features; // and what beyond a level (dt_cpu_has), or NULL
+  int device_level; // that the kernels need, as the target's runtime/device/ numbers them; 0: no named ones
+  const char *device_features; // and what beyond a level, or NULL
   int ndata, nparam, ntotal, nmetric, nmoment, nkernel;
   const DtData *data;
   const DtParam *param;
@@ -212,7 +212,7 @@ typedef struct DtProgram {
   // Microbatches that a rank has under way at once (runtime/comm/flight.h), each with a frame and its
   // data; 0 means 1.
   int in_flight;
-  // That kernels ask for on a thread, at most (runtime/device/cpu/scratch.h).
+  // That kernels ask for on a thread of the host, at most.
   int64_t scratch_bytes;
 } DtProgram;
 

@@ -77,10 +77,10 @@ enum { FEATURES_IN_LINE = 85 }; // characters
 void cpu_program(Host *h, Str arch) {
   char features[512] = "";
   int level = level_of(arch);
-  if (level) buf_printf(h->out, "    .cpu_level = %d,\n", level);
+  if (level) buf_printf(h->out, "    .device_level = %d,\n", level);
   features_of(arch, features, sizeof features);
   if (!features[0]) return;
-  buf_printf(h->out, "    .cpu_features =");
+  buf_printf(h->out, "    .device_features =");
   for (const char *word = features; *word;) { // a line's literal ends in the space before the next
     size_t n = strlen(word);
     if (n > FEATURES_IN_LINE) {

@@ -8,6 +8,8 @@
 #ifndef DTC_RUNTIME_COUNTER_H
 #define DTC_RUNTIME_COUNTER_H
 
+#include "runtime/base/processor.h"
+
 #include <limits.h>
 #include <linux/futex.h>
 #include <stdatomic.h>
@@ -54,14 +56,6 @@ static inline void dt_counter_nap(DtCounter *c, uint64_t seen, int64_t nanosecon
 
 static inline void dt_counter_sleep(DtCounter *c, uint64_t seen, int ms) {
   dt_counter_nap(c, seen, ms * (int64_t)1000000);
-}
-
-static inline void dt_pause(void) {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#else
-  atomic_signal_fence(memory_order_seq_cst);
-#endif
 }
 
 #endif

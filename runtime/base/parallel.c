@@ -9,6 +9,8 @@
 #define _GNU_SOURCE
 #include "runtime/base/parallel.h"
 
+#include "runtime/base/processor.h"
+
 #include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
@@ -49,14 +51,6 @@ static _Thread_local struct {
   int number;
   bool inside; // in a kernel: a nested region runs on this thread alone
 } self;
-
-static void pause_briefly(void) {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#else
-  atomic_signal_fence(memory_order_seq_cst);
-#endif
-}
 
 static void futex_wait(atomic_uint *word, unsigned value) {
   syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
@@ -106,7 +100,7 @@ static unsigned next_ticket(unsigned seen) {
   unsigned now;
   for (int i = 0, looks = atomic_load(&pool.looks); i < looks; i++) {
     if ((now = atomic_load(&pool.ticket)) != seen) return now;
-    pause_briefly();
+    dt_pause();
   }
   atomic_fetch_add(&pool.sleepers, 1);
   while ((now = atomic_load(&pool.ticket)) == seen) futex_wait(&pool.ticket, seen);
@@ -178,7 +172,7 @@ static void run_alone(DtKernel *k, void *const *arg, int64_t n, int64_t chunk) {
 static void await_workers(void) {
   for (int i = 0, looks = atomic_load(&pool.looks); i < looks; i++) {
     if (atomic_load(&pool.active) == 0) return;
-    pause_briefly();
+    dt_pause();
   }
   atomic_store(&pool.waiting, 1);
   for (unsigned a; (a = atomic_load(&pool.active)) != 0;) futex_wait(&pool.active, a);

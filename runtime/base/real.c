@@ -1,5 +1,7 @@
 #include "runtime/base/real.h"
 
+#include "runtime/base/processor.h"
+
 typedef struct Conversions {
   void (*narrow)(uint16_t *out, const float *in, int64_t n);
   void (*widen)(float *out, const uint16_t *in, int64_t n);
@@ -19,12 +21,11 @@ typedef struct Conversions {
                                                      {to_f16_##level, from_f16_##level}};
 
 LEVEL(base, )
-#if defined(__x86_64__)
+#if DT_VECTORS
 // Wider, with the same results: each element is one operation after another of integers and of IEEE 754.
-LEVEL(avx2, __attribute__((target("avx2"))))
+LEVEL(wide, DT_FOR_256)
 static const Conversions *conversions(DtType type) {
-  return (__builtin_cpu_supports("avx2") ? conversions_avx2 : conversions_base) +
-         (type == DT_TYPE_F16);
+  return (dt_vector_bits() >= 256 ? conversions_wide : conversions_base) + (type == DT_TYPE_F16);
 }
 #else
 static const Conversions *conversions(DtType type) {

@@ -3,6 +3,8 @@
 // wherever it stands; likewise minima. This is what the IR's max and min do.
 #include "runtime/comm/comm_op.h"
 
+#include "runtime/base/processor.h"
+
 #include <string.h>
 
 enum { TILE = 4096 }; // bytes: the running result stays in the first cache
@@ -36,11 +38,11 @@ typedef void Pair(void *to, const void *a, const void *b, int64_t n);
                                            {sum_i32_##level, max_i32_##level, min_i32_##level}};
 
 PAIRS(base, )
-#if defined(__x86_64__)
+#if DT_VECTORS
 // Wider, with the same results: each element is one operation.
-PAIRS(avx2, __attribute__((target("avx2"))))
+PAIRS(wide, DT_FOR_256)
 static Pair *pair(DtType type, DtReduce op) {
-  return (__builtin_cpu_supports("avx2") ? pair_avx2 : pair_base)[type][op];
+  return (dt_vector_bits() >= 256 ? pair_wide : pair_base)[type][op];
 }
 #else
 static Pair *pair(DtType type, DtReduce op) { return pair_base[type][op]; }

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#include "runtime/device/cpu/level.h"
+#include "runtime/base/processor.h"
 #include "runtime/base/philox.h"
 #include "runtime/base/real.h"
 
@@ -23,7 +23,7 @@ INLINE double from_bits(uint64_t bits) {
   return x;
 }
 
-// An integer below 2^32 as a double, by way of 2^52: there is no vector conversion in AVX2.
+// An integer below 2^32 as a double, by way of 2^52: narrower vectors have no conversion.
 INLINE double from_u32(uint32_t x) {
   return from_bits(0x4330000000000000u | x) - 0x1p52;
 }
@@ -98,32 +98,25 @@ INLINE void normals(uint64_t seed, uint32_t site, uint64_t first, double out[4 *
 
 typedef void Normals(uint64_t seed, uint32_t site, uint64_t first, double out[4 * LANES]);
 
-static void normals_v1(uint64_t seed, uint32_t site, uint64_t first, double out[4 * LANES]) {
+static void normals_128(uint64_t seed, uint32_t site, uint64_t first, double out[4 * LANES]) {
   normals(seed, site, first, out);
 }
-#if defined(__x86_64__)
-__attribute__((target("arch=x86-64-v3"))) static void
-normals_v3(uint64_t seed, uint32_t site, uint64_t first, double out[4 * LANES]) {
+#if DT_VECTORS
+DT_FOR_256_ALL static void normals_256(uint64_t seed, uint32_t site, uint64_t first, double out[4 * LANES]) {
   normals(seed, site, first, out);
 }
-#ifdef __clang__ // which has no such name
-#define WIDE
-#else
-#define WIDE ",prefer-vector-width=512"
-#endif
-__attribute__((target("arch=x86-64-v4" WIDE))) static void
-normals_v4(uint64_t seed, uint32_t site, uint64_t first, double out[4 * LANES]) {
+DT_FOR_512 static void normals_512(uint64_t seed, uint32_t site, uint64_t first, double out[4 * LANES]) {
   normals(seed, site, first, out);
 }
 #endif
 
 static Normals *variant(void) {
-#if defined(__x86_64__)
-  int level = dt_cpu_level_now();
-  if (level == 4) return normals_v4;
-  if (level == 3) return normals_v3;
+#if DT_VECTORS
+  int bits = dt_vector_bits();
+  if (bits == 512) return normals_512;
+  if (bits == 256) return normals_256;
 #endif
-  return normals_v1;
+  return normals_128;
 }
 
 static void fill_normal(const DtParam *a, uint64_t seed, DtType type, int64_t first, int64_t n,

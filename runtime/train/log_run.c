@@ -3,10 +3,8 @@
 
 #include "runtime/files/json.h"
 #include "runtime/base/parallel.h"
+#include "runtime/base/processor.h"
 
-#ifdef __x86_64__
-#include <cpuid.h>
-#endif
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,23 +89,11 @@ static bool data_set(Writer *w, const char *key, const DtDataset *d, bool comma)
   return true;
 }
 
-// The processor's name for itself: of three leaves of cpuid.
-static void processor(char name[49]) {
-  memset(name, 0, 49);
-#ifdef __x86_64__
-  unsigned v[12] = {0};
-  if (__get_cpuid_max(0x80000000, NULL) < 0x80000004) return;
-  for (unsigned i = 0; i < 3; i++)
-    __cpuid(0x80000002 + i, v[4 * i], v[4 * i + 1], v[4 * i + 2], v[4 * i + 3]);
-  memcpy(name, v, 48);
-#endif
-}
-
 static void machine(Writer *w) {
-  char name[49], folder[PATH_MAX];
+  char name[DT_PROCESSOR_NAME], folder[PATH_MAX];
   struct utsname u;
   if (uname(&u) != 0) memset(&u, 0, sizeof u);
-  processor(name);
+  dt_processor_name(name);
   fputs(",\"machine\":{\"host\":", w->f);
   string(w, u.nodename);
   char system[sizeof u.sysname + sizeof u.release + sizeof u.machine + 2];

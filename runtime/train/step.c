@@ -232,7 +232,7 @@ static void as_real(const DtProgram *p, void *out, const double *v, int n) {
   for (int i = 0; i < n; i++) dt_set(p, out, i, v[i]);
 }
 
-// The sign of a NaN says nothing, and is not to be printed: 0 / 0 has one on x86.
+// The sign of a NaN says nothing, and is not to be printed: 0 / 0 has one on some processors.
 static double unsigned_nan(double v) { return isnan(v) ? fabs(v) : v; }
 
 static void take(const DtProgram *p, DtResult *result, const double *sum) {

@@ -26,10 +26,10 @@ const DtDeviceLimits *dt_device_limits(void) {
 // Without this check the first instruction that is not there would end the program.
 int dt_device_fits(const DtProgram *p, DtError *e) {
   char missing[512];
-  if (dt_cpu_level(p->cpu_level) < p->cpu_level)
+  if (dt_cpu_level(p->device_level) < p->device_level)
     return dt_fail(e, DT_EXIT_MISFIT, "this processor is not an x86-64-v%d, for which the program was compiled",
-                   p->cpu_level);
-  if (!p->cpu_features || dt_cpu_has(p->cpu_features, missing, sizeof missing)) return 0;
+                   p->device_level);
+  if (!p->device_features || dt_cpu_has(p->device_features, missing, sizeof missing)) return 0;
   return dt_fail(e, DT_EXIT_MISFIT,
                  "the program was compiled for another processor, and this one lacks %s; compile it "
                  "with --arch x86-64 for any, or with --arch x86-64-v3 for those with avx2",

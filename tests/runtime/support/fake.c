@@ -14,6 +14,10 @@ int fake_delay;
 int fake_micro = 3;
 int fake_overrun;
 
+static void *itself(const void *device) { return (void *)device; }
+void *(*fake_at)(const void *device) = itself;
+static const DtScalars *scalars(const DtCall *c) { return fake_at(c->scalars); }
+
 // A signal does not cut it short.
 static void dawdle(void) {
   if (fake_delay <= 0 || dt_rehearsing) return;
@@ -25,20 +29,20 @@ static void dawdle(void) {
 enum { D = 6, MICRO = 3, W = 0, C = 16, S = 32, SIZE = 48 };
 
 static float predict(const DtCall *c, int b) {
-  const float *x = (const float *)c->data[0] + b * D, *w = c->param;
+  const float *x = (const float *)fake_at(c->data[0]) + b * D, *w = fake_at(c->param);
   float p = w[C];
   for (int d = 0; d < D; d++) p += x[d] * w[S + d] * w[S + D + d] * w[W + d];
   return p;
 }
 
 static void arrays_pass(const DtCall *c, int backward) {
-  float *out = c->out, *g = c->grad;
-  const float *w = c->param;
-  const int32_t *y = c->data[1];
+  float *out = fake_at(c->out), *g = fake_at(c->grad);
+  const float *w = fake_at(c->param);
+  const int32_t *y = fake_at(c->data[1]);
   out[0] = out[1] = 0;
-  for (int b = 0; b < fake_micro && c->scalars->first + b < c->scalars->batch; b++) {
-    const float *x = (const float *)c->data[0] + b * D;
-    float r = predict(c, b) - (float)y[b], n = (float)c->scalars->batch;
+  for (int b = 0; b < fake_micro && scalars(c)->first + b < scalars(c)->batch; b++) {
+    const float *x = (const float *)fake_at(c->data[0]) + b * D;
+    float r = predict(c, b) - (float)y[b], n = (float)scalars(c)->batch;
     out[0] += r * r / 2 / n;
     out[1] += fabsf(r) / n;
     if (!backward) continue;
@@ -49,20 +53,20 @@ static void arrays_pass(const DtCall *c, int backward) {
       g[S + D + d] += r / n * x[d] * w[S + d] * w[W + d];
     }
   }
-  if (fake_nan_at && (int64_t)c->scalars->key[1] == fake_nan_at && backward) out[0] = NAN;
+  if (fake_nan_at && (int64_t)scalars(c)->key[1] == fake_nan_at && backward) out[0] = NAN;
 }
 
 static void arrays_step(const DtCall *c) {
   dawdle();
-  if (fake_overrun) ((char *)c->frame)[64] = 1;
+  if (fake_overrun) ((char *)fake_at(c->frame))[64] = 1;
   arrays_pass(c, 1);
 }
 
 static void arrays_eval(const DtCall *c) { arrays_pass(c, 0); }
 
 static void arrays_update(const DtCall *c) {
-  const float *v = c->scalars->update.f32;
-  float *w = c->param, *g = c->grad, *m = c->moment[0], *u = c->moment[1];
+  const float *v = scalars(c)->update.f32;
+  float *w = fake_at(c->param), *g = fake_at(c->grad), *m = fake_at(c->moment[0]), *u = fake_at(c->moment[1]);
   for (int64_t i = 0; i < c->count; i++) {
     float x = g[i] * v[4];
     m[i] = 0.9f * m[i] + 0.1f * x;
@@ -144,19 +148,19 @@ const DtProgram fake_arrays = {
 enum { V = 16, T = 8, ROWS = 4 };
 
 static void tokens_count(const DtCall *c) {
-  const int32_t *target = c->data[1];
+  const int32_t *target = fake_at(c->data[1]);
   double n = 0;
-  for (int b = 0; b < ROWS && c->scalars->first + b < c->scalars->batch; b++)
+  for (int b = 0; b < ROWS && scalars(c)->first + b < scalars(c)->batch; b++)
     for (int t = 0; t < T; t++) n += target[b * T + t] != 0;
-  *(double *)c->out = n;
+  *(double *)fake_at(c->out) = n;
 }
 
 static void tokens_pass(const DtCall *c, double *g) {
-  const int32_t *token = c->data[0], *target = c->data[1];
-  double total = c->scalars->total.f64[0], loss = 0;
-  for (int b = 0; b < ROWS && c->scalars->first + b < c->scalars->batch; b++)
+  const int32_t *token = fake_at(c->data[0]), *target = fake_at(c->data[1]);
+  double total = scalars(c)->total.f64[0], loss = 0;
+  for (int b = 0; b < ROWS && scalars(c)->first + b < scalars(c)->batch; b++)
     for (int t = 0; t < T; t++) {
-      const double *row = (const double *)c->param + token[b * T + t] * V;
+      const double *row = (const double *)fake_at(c->param) + token[b * T + t] * V;
       int want = target[b * T + t];
       double sum = 0;
       if (want == 0) continue;
@@ -165,19 +169,19 @@ static void tokens_pass(const DtCall *c, double *g) {
       for (int v = 0; g && v < V; v++)
         g[token[b * T + t] * V + v] += (exp(row[v]) / sum - (v == want)) / total;
     }
-  *(double *)c->out = loss;
+  *(double *)fake_at(c->out) = loss;
 }
 
 static void tokens_step(const DtCall *c) {
   dawdle();
-  tokens_pass(c, c->grad);
+  tokens_pass(c, fake_at(c->grad));
 }
 
 static void tokens_eval(const DtCall *c) { tokens_pass(c, 0); }
 
 static void tokens_update(const DtCall *c) {
-  const double *v = c->scalars->update.f64;
-  double *w = c->param, *g = c->grad, *m = c->moment[0];
+  const double *v = scalars(c)->update.f64;
+  double *w = fake_at(c->param), *g = fake_at(c->grad), *m = fake_at(c->moment[0]);
   for (int64_t i = 0; i < c->count; i++) {
     m[i] = 0.9 * m[i] + g[i] * v[4];
     w[i] -= v[0] * m[i];
@@ -185,10 +189,10 @@ static void tokens_update(const DtCall *c) {
 }
 
 static void tokens_sample(const DtCall *c) {
-  const int32_t *token = c->data[0];
+  const int32_t *token = fake_at(c->data[0]);
   for (int t = 0; t < T; t++)
     for (int v = 0; v < V; v++)
-      ((double *)c->out)[t * V + v] = ((const double *)c->param)[token[t] * V + v];
+      ((double *)fake_at(c->out))[t * V + v] = ((const double *)fake_at(c->param))[token[t] * V + v];
 }
 
 static const DtParam tokens_param[] = {{.name = "table",
@@ -254,23 +258,23 @@ enum { LAYERS = 16, EACH = 96 };
 
 static void layers_step(const DtCall *c) {
   double loss = 0, *grad;
-  const double *x = c->data[0];
+  const double *x = fake_at(c->data[0]);
   for (int64_t l = 0; l < LAYERS; l++) {
-    const double *w = dt_layer_params(c, 0, l, l + 1);
-    for (int i = 0; i < EACH && c->scalars->first < c->scalars->batch; i++)
+    const double *w = fake_at(dt_layer_params(c, 0, l, l + 1));
+    for (int i = 0; i < EACH && scalars(c)->first < scalars(c)->batch; i++)
       loss += (w[i] - x[i % D]) * (w[i] - x[i % D]) / 2;
     dawdle();
   }
   dt_outside_grads(c);
   for (int64_t l = LAYERS - 1; l >= 0; l--) {
-    const double *w = dt_layer_params(c, 0, l, l - 1);
-    grad = dt_layer_grads(c, 0, l);
+    const double *w = fake_at(dt_layer_params(c, 0, l, l - 1));
+    grad = fake_at(dt_layer_grads(c, 0, l));
     if (c->fresh) memset(grad, 0, EACH * sizeof *grad);
-    for (int i = 0; i < EACH && c->scalars->first < c->scalars->batch; i++) grad[i] += (w[i] - x[i % D]) / c->scalars->batch;
+    for (int i = 0; i < EACH && scalars(c)->first < scalars(c)->batch; i++) grad[i] += (w[i] - x[i % D]) / scalars(c)->batch;
     dawdle();
     dt_layer_reduce(c, 0, l);
   }
-  *(double *)c->out = loss / c->scalars->batch;
+  *(double *)fake_at(c->out) = loss / scalars(c)->batch;
 }
 
 static const DtStack layers_stack[] = {{.name = "layer", .count = LAYERS, .stride = EACH}};

@@ -32,6 +32,9 @@ extern int fake_overflow_rank;
 extern int64_t fake_nan_at;
 extern int fake_delay;
 
+// Where a model finds what is at an address of the device: at that address, where a test has no other device.
+extern void *(*fake_at)(const void *device);
+
 // A step of fake_arrays writes past its frame.
 extern int fake_overrun;
 
