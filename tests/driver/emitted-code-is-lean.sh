@@ -7,7 +7,7 @@ size=(-D batch=4 -D microbatch=4 -D length=256 -D context=256)
 place() { grep -oE "^  float \*$1 = \(float \*\)\(frame[ +0-9]*\)" train.c | grep -oE "\(frame.*" | tail -1; }
 [ -n "$(place logits)" ] || fail "no logits"
 [ "$(place logits)" = "$(place d_logits)" ] || fail "the gradient of the logits has storage of its own"
-grep -q 'dt_fill_zero(grad_wte_weight\|dt_fill_zero(grad_blocks_mlp_fc_weight' train.c && fail "zeros to a gradient that a product stores"
+grep -q 'dt_device_zero(grad_wte_weight\|dt_device_zero(grad_blocks_mlp_fc_weight' train.c && fail "zeros to a gradient that a product stores"
 grep -q 'dt_matmul(.*grad_wte_weight, beta)' train.c || fail "no product for the embedding's gradient"
 grep -qE 'dt_launch\([A-Za-z_0-9]*(saved|merged)' train.c && fail "a copy of what is saved"
 "$DTC" "$SRC/examples/gpt2.dt" "${size[@]}" -D layers=96 --emit c -o deep.c
