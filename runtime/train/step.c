@@ -371,6 +371,7 @@ int dt_step(DtRun *r, DtResult *result, DtError *e) {
   }
   if (finite || result->skipped) advance(r);
   dt_walk_tie_wait(r);
+  dt_device_sync();
   result->seconds = dt_seconds() - began;
   if (finite || result->skipped) return 0;
   if (r->scaling.in_row >= DT_SCALE_SKIPS) return scale_is_least(r, result, e);
