@@ -488,6 +488,8 @@ Id fb_finish(Fb *fb) {
   Module *m = fb->fr->m;
   own_results(fb);
   for (uint32_t i = 0; i < fb->result.n; i++) PUSH(m->arena, fb->fn.result, fb->result.at[i]);
+  for (Id v = 0; fb->wide && v < fb->fn.value.n; v++)
+    if (fb->fn.value.at[v].role == ROLE_LOCAL) value_widen(&fb->fn.value.at[v]);
   Id id = fn_new(m, fb->fn.name, fb->fn.loc);
   fb->fn.name = m->fn.at[id].name;
   m->fn.at[id] = fb->fn;
@@ -513,10 +515,12 @@ static Str instance_name(Front *fr, const Entity *c, const Actuals *arg) {
   return name;
 }
 
+static bool is_wide(const Fb *caller, const Entity *c) { return caller->wide || (c->method && c->type->wide); }
+
 static Str instance_key(Fb *caller, const Entity *c, const Actuals *arg) {
   Front *fr = caller->fr;
   Buf b = {0};
-  buf_printf(&b, "%p %p", c->method ? (void *)c->method : (void *)c->decl,
+  buf_printf(&b, "%s%p %p", is_wide(caller, c) ? "fp32 " : "", c->method ? (void *)c->method : (void *)c->decl,
              c->method ? (void *)c->type : NULL);
   for (uint32_t i = 0; i < arg->n; i++) {
     Shape s;
@@ -632,6 +636,7 @@ Inst *instance(Fb *caller, const Entity *c, const Actuals *arg, Id loc) {
   trail_push(fr, &trail, loc, arena_printf(fr->arena, "'%s', called here", callee_name(fr, c)));
   fr->calls++;
   if (!c->method && c->decl->intrinsic) fb->fn.intrinsic = INTR_ATTENTION;
+  x->wide = fb->wide = is_wide(caller, c);
   x->failed = !fill_instance(fb, c, arg, caller, x) || fb->failed;
   fr->calls--;
   trail_pop(fr);

@@ -88,6 +88,7 @@ struct LayerType {
   Str key; // its arguments as text
   uint32_t depth; // of stacks around it
   bool uses_depth, failed, building;
+  bool wide; // `precision = fp32` in its body
   VEC(Field) field; // arguments first
   VEC(Param) param; // of the whole subtree, names from here
 };
@@ -110,6 +111,7 @@ struct Inst {
   Inst *next; // of the same key
   LayerType *layer;
   bool training, uses_training, random, failed, building;
+  bool wide; // as Fb's
   Id fn;
   uint32_t nresult;
   Shape *result;
@@ -163,6 +165,7 @@ typedef struct Fb {
   StrMap called; // call_key: the statement that calls so
   Id *param; // value of each of layer->param
   bool training, uses_training, random, failed, returned;
+  bool wide; // in a layer whose precision is fp32, or called from one
   Id iter[MAX_STACKS]; // arguments that hold iteration numbers, or NONE
   VEC(uint32_t) iter_order;
   VEC(Id) result;

@@ -372,6 +372,18 @@ static void add_value(Env *env, Str name, Id loc, const Ast *e) {
   if (c.kind == CT_ERROR) env->layer->failed = true;
 }
 
+// `precision = fp32` in the body of a layer is no field: what its methods make is float in 16-bit programs.
+static void set_precision(Env *env, const AstStmt *s) {
+  const Ast *e = s->value;
+  bool fp32 = (e->kind == A_NAME || e->kind == A_STR) && !strcmp(e->name, "fp32");
+  if (env->layer->decl == env->fr->model)
+    err(env->fr, s->loc, "the precision of a model stands in the train block; in a layer it is that layer's");
+  else if (!fp32)
+    err(env->fr, e->loc, "the precision of a layer is fp32, or it is the train block's");
+  env->layer->wide = fp32;
+  env->layer->failed |= !fp32 || env->layer->decl == env->fr->model;
+}
+
 static void run_fields(Env *env, const StmtList *body, bool nested) {
   bool yes;
   for (uint32_t i = 0; i < body->n && !env->fr->bad_size; i++) {
@@ -382,6 +394,8 @@ static void run_fields(Env *env, const StmtList *body, bool nested) {
       if (s->shard.n)
         err(env->fr, s->shard.at[0].value->loc, "a field has no indices to shard"),
             env->layer->failed = true;
+      else if (s->target.n == 1 && s->target.at[0]->kind == A_NAME && !strcmp(s->target.at[0]->name, "precision"))
+        set_precision(env, s);
       else if (s->target.n == 1 && s->target.at[0]->kind == A_NAME)
         add_value(env, s->target.at[0]->name, s->target.at[0]->loc, s->value);
       else

@@ -176,6 +176,7 @@ static uint32_t emit_call(Fb *fb, const Entity *callee, const Inst *inst, const 
   for (uint32_t k = 0; k < inst->nresult; k++) {
     out[k] = result_value(fb, callee, inst, k, k ? str_printf("%s.%u", name, k + 1) : name, loc);
     if (out[k] == NONE) return 0;
+    if (inst->wide) value_widen(&fb->fn.value.at[out[k]]);
     c->result[k] = (Result){!callee->stack ? RES_WHOLE : k ? RES_SLICE : RES_CARRY, out[k]};
   }
   fn_stmt(fr->m, &fb->fn, callee->stack ? ST_REPEAT : ST_CALL, loc)->call = c;

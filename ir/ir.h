@@ -35,7 +35,8 @@
 
 enum { MAX_RANK = 8, MAX_INDEX = 16, MAX_AXIS = 4, MAX_AXIS_SIZE = 1 << 20 };
 
-// Storage types. REAL is a float whose storage the precision pass has not chosen; the interpreter
+// Storage types. REAL is a float whose storage the precision pass has not chosen (F32 before it: one that is
+// float in programs of 16 bits, too, and as any other in fp64); the interpreter
 // computes everything real in float64 whatever the storage.
 typedef enum Dtype { DT_REAL, DT_F64, DT_F32, DT_BF16, DT_F16, DT_I32, DT_BOOL, NDTYPE } Dtype;
 // Types of scalar expressions.
@@ -221,6 +222,10 @@ typedef struct Value {
   Shard shard[MAX_AXIS]; // for each of Module.axis; extents are those of the whole
   Id loc;
 } Value;
+// Makes the type of a real value float in programs of 16 bits; pass precision chooses that of the others.
+static inline void value_widen(Value *v) {
+  if (v->type == DT_REAL) v->type = DT_F32;
+}
 int64_t value_count(const Value *v); // elements (fits int64_t; checked when made)
 static inline bool value_means(const Value *v, Meaning k, uint32_t of) { return v->means == k && v->of == of; }
 

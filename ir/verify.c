@@ -301,10 +301,16 @@ static bool comp_ok(Verifier *v) {
 
 // ---- conversions and collectives
 
+// Before pass precision a value may be float where another real has no type yet.
+static bool same_type(Dtype a, Dtype b) {
+  bool open = (a == DT_REAL || b == DT_REAL) && scalar_of(a) == SC_REAL && scalar_of(b) == SC_REAL;
+  return a == b || open;
+}
+
 // Whether the value has `lead` (0: none) as one more leading extent than t.
 static bool leads(const Value *v, int64_t lead, const Value *t) {
   uint32_t k = lead > 0;
-  return v->type == t->type && v->rank == t->rank + k && (!k || v->extent[0] == lead) &&
+  return same_type(v->type, t->type) && v->rank == t->rank + k && (!k || v->extent[0] == lead) &&
          same_shape(t->rank, t->extent, v->extent + k);
 }
 

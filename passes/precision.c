@@ -10,6 +10,8 @@
 //   - statistics: results of reductions that are no matrix products, and what is made of these, of
 //     constants and of positions alone;
 //   - what attention has between its operands and its results;
+//   - what is F32 before: values of layers whose precision is fp32, and their adjoints. Products with such
+//     an operand or result take float copies of the others;
 //   - with `residual = fp32`, the residual stream (precision/residual.c);
 //   - other terms. A term that the backward pass reads is saved as a rounded copy.
 // An argument or result of a call is float where any value that it goes by elsewhere has to be.
@@ -106,6 +108,8 @@ static void note_values(Types *t, Id fn) {
   }
   for (uint32_t i = 0; f->intrinsic && !t->wide[fn] && i < f->result.n; i++)
     t->fact[number_of(t, fn, f->result.at[i])] = 0;
+  for (Id v = 0; v < f->value.n; v++)
+    if (f->value.at[v].type == DT_F32) t->fact[number_of(t, fn, v)] |= WIDE | ASKED;
   for (uint32_t i = 0; i < f->stmt.n; i++)
     if (f->stmt.at[i].acc) t->fact[number_of(t, fn, f->stmt.at[i].lhs)] |= WIDE;
 }
@@ -245,6 +249,43 @@ static bool needs_copy(const Types *t, Id fn, const Stmt *s) {
          !is_renaming(t->m, f, s);
 }
 
+typedef struct Asked {
+  const Types *t;
+  Id fn;
+  bool found;
+} Asked;
+
+static void find_asked(Id value, void *ctx) {
+  Asked *a = ctx;
+  a->found |= (a->t->fact[number_of(a->t, a->fn, value)] & ASKED) != 0;
+}
+
+// A product in float: of a layer whose precision is fp32, or of its derivative.
+static bool is_asked(const Types *t, Id fn, const Stmt *s) {
+  Asked a = {t, fn, false};
+  if (!is_product(t->m, s)) return false;
+  find_asked(s->lhs, &a);
+  product_operands(t->m, s, find_asked, &a);
+  return a.found;
+}
+
+typedef struct Widen {
+  Types *t;
+  Id fn, loc;
+  Stmts *out;
+  Id *copy; // by value, of the first n: its float copy, or NONE
+  uint32_t n;
+} Widen;
+
+static void widen_factor(Id value, void *ctx) {
+  Widen *w = ctx;
+  Module *m = w->t->m;
+  Fn *f = &m->fn.at[w->fn];
+  if (value >= w->n || !is_kept(w->t, w->fn, value) || w->copy[value] != NONE) return;
+  w->copy[value] = value_like(m, f, value, "wide", DT_F32);
+  PUSH(m->arena, *w->out, copy_stmt(m, f, w->copy[value], value, w->loc));
+}
+
 static void read_instead(Module *m, const Fn *f, Stmt *s, const Id *instead, uint32_t n) {
   bool any = false;
   Id *value = NEWN(m->arena, Id, f->value.n + 1);
@@ -261,17 +302,23 @@ static bool insert_copies(Types *t, Id fn) {
   Fn *f = &m->fn.at[fn];
   Stmts out = {0};
   uint32_t n = f->value.n, end = types_backward(m, fn), ncopy = 0;
-  Id *wide = NEWN(m->arena, Id, n + 1);
-  for (Id v = 0; v < n; v++) wide[v] = NONE;
+  Id *wide = NEWN(m->arena, Id, n + 1), *copy = NEWN(m->arena, Id, n + 1);
+  for (Id v = 0; v < n; v++) wide[v] = copy[v] = NONE;
   for (uint32_t i = 0; i < f->stmt.n; i++) {
     Stmt s = f->stmt.at[i];
     if (!widen_params(t, fn, &out, &s)) return false;
     if (ncopy && i < end && s.kind == ST_COMP) read_instead(m, f, &s, wide, n);
     Id made = s.lhs;
-    bool copies = i < end && needs_copy(t, fn, &s);
+    bool copies = i < end && needs_copy(t, fn, &s), asked = is_asked(t, fn, &f->stmt.at[i]);
+    if (asked) {
+      Widen w = {t, fn, s.loc, &out, copy, n};
+      product_operands(m, &s, widen_factor, &w);
+      read_instead(m, f, &s, copy, n);
+    }
     if (copies) s.lhs = wide[made] = value_like(m, f, made, "wide", DT_F32);
+    else if (asked && !s.acc && is_kept(t, fn, made)) s.lhs = value_like(m, f, made, "wide", DT_F32);
     PUSH(m->arena, out, s);
-    if (copies) PUSH(m->arena, out, copy_stmt(m, f, made, s.lhs, s.loc));
+    if (s.lhs != made) PUSH(m->arena, out, copy_stmt(m, f, made, s.lhs, s.loc));
     ncopy += copies;
   }
   f->stmt.at = out.at;
@@ -326,7 +373,7 @@ bool pass_precision(Module *m) {
   for (Id f = 0; f < m->fn.n; f++)
     for (Id v = 0; v < m->fn.at[f].value.n; v++) {
       Value *x = &m->fn.at[f].value.at[v];
-      if (x->type == DT_REAL) x->type = m->compute;
+      if (x->type == DT_REAL || x->type == DT_F32) x->type = m->compute;
     }
   return true;
 }

@@ -8,8 +8,8 @@
 // reduction that is no product, or made of such alone; WIDE as well. LINKED: an argument or result of a
 // call, on either side. KEPT: read from memory, see keep.c. SAVED: the backward pass reads it, in this
 // function or as a slice of what a stack leaves; if it is not kept besides, the forward pass reads it
-// unrounded, and a rounded copy is what is saved.
-enum { WIDE = 1, STATISTIC = 2, PARAMETER = 4, LINKED = 8, KEPT = 16, SAVED = 32 };
+// unrounded, and a rounded copy is what is saved. ASKED: of a layer whose precision is fp32; WIDE as well.
+enum { WIDE = 1, STATISTIC = 2, PARAMETER = 4, LINKED = 8, KEPT = 16, SAVED = 32, ASKED = 64 };
 
 typedef struct Types {
   Module *m;
