@@ -1,18 +1,18 @@
-// --verify-run in bf16 and fp16. Roundings to 16 bits are too large for bounds of first order, so each tensor's error as a
-// whole is held against two measures (doc/numerics.md):
+// --verify-run in bf16 and fp16. Roundings to 16 bits are too large for bounds of first order, so each tensor's error
+// as a whole is held against two measures (doc/numerics.md):
 //   - what correct layouts have in layer l of L: 4 * 1.03^(L + 1 - l) roundings of the tensor's norm (TTrace);
 //   - three times the error of the interpreter on one rank, where it rounds as the IR says. A tensor whose terms cancel
 //     is as far off there.
-// The greater of the two is allowed, but no more than a part of the whole gradient's root mean square or of the tensor's:
-// where the interpreter is off by more, a value is rounded that must not be.
+// The greater of the two is allowed, but no more than a part of the whole gradient's root mean square or of the
+// tensor's: where the interpreter is off by more, a value is rounded that must not be.
 #include <math.h>
 #include <stdlib.h>
 
 #include "driver/verify_run.h"
 
 static const double ROUNDINGS = 4, BY_LAYER = 1.03, OWN = 3;
-// The interpreter's error counts as at least this part of a rounding of the gradient's root mean square: that of a tensor
-// of few elements may be small by chance.
+// The interpreter's error counts as at least this part of a rounding of the gradient's root mean square: that of a
+// tensor of few elements may be small by chance.
 static const double LEAST = 0.25, MOST = 64;
 
 typedef struct Half {

@@ -329,7 +329,8 @@ int verify_run(VerifyRun *v, FILE *out) {
   if (!status && !outcome_open(v, "log.jsonl", "gradient.safetensors", &got)) status = EXIT_MODEL;
   if (!status && v->rounded) status = interpret_step(v, true);
   if (!status && v->rounded && !outcome_open(v, "rounded.jsonl", "rounded.safetensors", &own)) status = EXIT_MODEL;
-  if (!status) status = v->rounded ? verify_half(v, &got, &own, out) : report(v, &got.gradient, got.loss, got.norm, out);
+  if (!status && v->rounded) status = verify_half(v, &got, &own, out);
+  else if (!status) status = report(v, &got.gradient, got.loss, got.norm, out);
   dt_weights_close(&got.gradient);
   dt_weights_close(&own.gradient);
   return status;

@@ -345,7 +345,8 @@ static bool half_precision(Module *m, Dtype half) {
   for (int e = 0; e < NENTRY; e++) copy_results(m, (Entry)e);
   Types t = types_new(m);
   if (m->train.residual && !types_residual(&t)) {
-    diag_error(m->src, 0, "residual = fp32: this model has no residual stream, no sum x + f(x) where f has a matrix product");
+    diag_error(m->src, 0,
+               "residual = fp32: this model has no residual stream, no sum x + f(x) where f has a matrix product");
     return false;
   }
   for (bool more = true; more;) {

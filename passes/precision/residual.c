@@ -58,10 +58,11 @@ static void follow(Stream *z, const Stmt *s) {
     return;
   }
   const Call *c = s->call;
+  const Fn *callee = c ? &z->t->m->fn.at[c->fn] : NULL;
   for (uint32_t i = 0; c && i < c->nresult; i++)
     if (c->result[i].mode != RES_DROP) mark(z, c->result[i].value, BY_PRODUCT);
   for (uint32_t i = 0; c && i < c->narg; i++)
-    if (c->arg[i].mode != ACT_ITER && z->t->m->fn.at[c->fn].value.at[z->t->m->fn.at[c->fn].arg.at[i]].role == ROLE_INOUT)
+    if (c->arg[i].mode != ACT_ITER && callee->value.at[callee->arg.at[i]].role == ROLE_INOUT)
       mark(z, c->arg[i].value, BY_PRODUCT);
 }
 
@@ -116,7 +117,8 @@ static bool name_again(Types *t, Id fn) {
   for (uint32_t i = 0; i < f->stmt.n; i++) {
     const Stmt *s = &f->stmt.at[i];
     if (!is_renaming(t->m, f, s)) continue;
-    Id from = types_root(t, number_of(t, fn, (Id)ex(t->m, s->body)->integer)), to = types_root(t, number_of(t, fn, s->lhs));
+    Id from = types_root(t, number_of(t, fn, (Id)ex(t->m, s->body)->integer));
+    Id to = types_root(t, number_of(t, fn, s->lhs));
     if (!(t->fact[from] & WIDE) || t->fact[to] & WIDE) continue;
     t->fact[to] |= WIDE;
     any = true;

@@ -5,17 +5,17 @@
     tests/layouts/sixteen_bits.py --dtc build/bin/dtc --count 4 --seed 2
     tests/layouts/sixteen_bits.py --dtc build/bin/dtc --model gpt2 --precision bf16 --layout "tp=2 cp=2 micro=2 ranks=4"
 
-layouts.py says what a layout is, and has the models. Gradients are those of the first step. The reference is the program
-of one rank in fp64, which `dtc --verify-run` compares with the interpreter first. With a rounding u of 2^-8 in bf16
-and 2^-11 in fp16, the Frobenius error of each tensor in layer l of L (0 outside layers) is at most
+layouts.py says what a layout is, and has the models. Gradients are those of the first step. The reference is the
+program of one rank in fp64, which `dtc --verify-run` compares with the interpreter first. With a rounding u of 2^-8
+in bf16 and 2^-11 in fp16, the Frobenius error of each tensor in layer l of L (0 outside layers) is at most
 
     4 * 1.03^(L + 1 - l) * u    times the tensor's norm, and
     3                           times the error of one rank in the same precision
 
-where one rank's error counts as a quarter of u, at least, of a tensor as large as the whole gradient's root mean square: that
-of a tensor of few elements may be small by chance. A tensor whose terms cancel so far that one rank alone exceeds half of the
-first bound is held to the second only; the last line counts those. One layout in four reduces gradients in bf16. Then u is 2^-8,
-and one rank's error counts as u of the tensor at least.
+where one rank's error counts as a quarter of u, at least, of a tensor as large as the whole gradient's root mean
+square: that of a tensor of few elements may be small by chance. A tensor whose terms cancel so far that one rank
+alone exceeds half of the first bound is held to the second only; the last line counts those. One layout in four
+reduces gradients in bf16. Then u is 2^-8, and one rank's error counts as u of the tensor at least.
 
 Where state can be cut, three steps in ZeRO 0, 1, 2 and 3 give the same log and the same weights, to the bit.
 """
@@ -185,8 +185,8 @@ def main():
                       f'--reduce {reduce} --layout "{eq.tell(l)}"', flush=True)
     finally:
         shutil.rmtree(folder)
-    print(f"seed {o.seed}: {passed} layouts passed, {failed} failed, {refused} refused; ZeRO 0 to 3 are the same bits in "
-          f"{cut}; the largest error is {worst[0][0]:.2g} of the bound ({worst[0][1]}) and {worst[1][0]:.2g} of three "
+    print(f"seed {o.seed}: {passed} layouts passed, {failed} failed, {refused} refused; ZeRO 0 to 3 are the same bits "
+          f"in {cut}; the largest error is {worst[0][0]:.2g} of the bound ({worst[0][1]}) and {worst[1][0]:.2g} of three "
           f"times one rank's ({worst[1][1]}); of {bench.compared} tensors the terms of {bench.cancelling} cancel")
     failed += bench.cancelling * 10 > bench.compared
     sys.exit(1 if failed or not passed or (not o.layout and (passed < o.count or not cut)) else 0)

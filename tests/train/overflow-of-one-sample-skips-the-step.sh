@@ -1,6 +1,6 @@
-# fp16: a sample of step 3 is weighted so that its adjoints are infinite, on one data-parallel rank alone. All ranks skip the
-# step: weights and moments stay, the loss scale is halved, and training goes on. The four stages of ZeRO give the same
-# bits, with tp too, and a run that is resumed before the step or after it ends as the unbroken one.
+# fp16: a sample of step 3 is weighted so that its adjoints are infinite, on one data-parallel rank alone. All ranks
+# skip the step: weights and moments stay, the loss scale is halved, and training goes on. The four stages of ZeRO
+# give the same bits, with tp too, and a run that is resumed before the step or after it ends as the unbroken one.
 . "$(dirname "$0")/../support/lib.sh"
 cat >model.dt <<'M'
 use nn

@@ -1,5 +1,5 @@
-# With `residual = fp32` in bf16 what layers add up is float: layouts are right by the interpreter, pipelines send float, and in a
-# model of many layers loss and gradients are closer to those in fp64 than without.
+# With `residual = fp32` in bf16 what layers add up is float: layouts are right by the interpreter, pipelines send
+# float, and in a model of many layers loss and gradients are closer to those in fp64 than without.
 . "$(dirname "$0")/../support/lib.sh"
 text 4000 >text.txt
 SIZE=("${SMALL_CHARGPT[@]}" -D precision=bf16)
@@ -7,8 +7,12 @@ for layout in "--tp 2 --sequence-parallel --pp 2" "--cp 2 --cp-attention ring --
   # shellcheck disable=SC2086
   expect 0 "$DTC" "$SRC/examples/chargpt.dt" "${SIZE[@]}" -D residual=fp32 $layout --verify-run --data text.txt
 done
-sends() { "$DTC" "$SRC/examples/chargpt.dt" "${SIZE[@]}" "$@" --pp 2 --emit c -o train.c; grep -o 'sent_bytes = {[0-9]*' train.c | head -1 | grep -o '[0-9]*$'; }
-[ "$(sends -D residual=fp32)" -eq $((2 * $(sends))) ] || fail "a stage sends $(sends -D residual=fp32) bytes, and $(sends) in bf16"
+sends() {
+  "$DTC" "$SRC/examples/chargpt.dt" "${SIZE[@]}" "$@" --pp 2 --emit c -o train.c
+  grep -o 'sent_bytes = {[0-9]*' train.c | head -1 | grep -o '[0-9]*$'
+}
+wide=$(sends -D residual=fp32)
+[ "$wide" -eq $((2 * $(sends))) ] || fail "a stage sends $wide bytes, and $(sends) in bf16"
 
 # A stream of large values, to which each layer adds a small one.
 cat >deep.dt <<'M'

@@ -72,8 +72,8 @@ static bool is_read_besides(const Verifier *v, Id value, Id stmt) {
   return r.found;
 }
 
-// Whether the value is a float product whose kernel adds a bias to it and stores the sum, of 16 bits, alone: nothing else
-// reads the value, which is nowhere, and its storage is the sum's.
+// Whether the value is a float product whose kernel adds a bias to it and stores the sum, of 16 bits, alone. Nothing
+// else reads the value, which is nowhere; its layout is the sum's.
 static bool is_unstored_product(const Verifier *v, Id value, Id buffer) {
   for (uint32_t i = 0; i < v->fp->kernel.n; i++) {
     const Kernel *k = &v->fp->kernel.at[i];
