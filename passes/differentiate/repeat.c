@@ -61,6 +61,17 @@ static void body_arguments(Body *b, const Diff *caller, const bool *varied) {
   }
 }
 
+static void set_defined(Id v, void *ctx) { ((bool *)ctx)[v] = true; }
+
+// What nothing is added to, as for a parameter under stop_gradient, is no argument of the backward pass.
+static void forget_unwritten(Body *b) {
+  const Fn *f = fn_of(&b->d);
+  bool *written = NEWN(b->d.m->arena, bool, f->value.n + 1);
+  for (uint32_t i = 0; i < f->stmt.n; i++) stmt_writes(b->d.m, &f->stmt.at[i], set_defined, written);
+  for (uint32_t i = 0; i < b->narg; i++)
+    if (b->back[i] != NONE && f->value.at[b->back[i]].role == ROLE_INOUT && !written[b->back[i]]) b->back[i] = NONE;
+}
+
 static void differentiate_body(Body *b) {
   Diff *d = &b->d;
   Module *m = d->m;
@@ -85,9 +96,8 @@ static void differentiate_body(Body *b) {
       PUSH(m->arena, f->result, b->back[i]);
   fn_remove_dead(m, f, &b->nforward);
   f->result.n = b->nresult;
+  forget_unwritten(b);
 }
-
-static void set_defined(Id v, void *ctx) { ((bool *)ctx)[v] = true; }
 
 static void note_use(Id v, void *ctx) {
   Body *b = ctx;
