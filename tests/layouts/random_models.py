@@ -12,6 +12,8 @@ layouts (DTC_LIMITS), so that they take the paths of large models; the run on on
 default limits, but for the level of optimisation. A model is drawn again that comes within 1e-6 of a kink in its three steps, whose
 loss is not finite, or that makes too much of rounding: its weights moved by one unit in their last
 place, four times at random, move one rank's run by over a quarter of what a layout may differ. All are counted. Layouts that dtc refuses are counted by what it says, and others taken.
+Some models are compiled for another processor; the first loss of some in 16 or 32 bits must be within a
+tenth of that in fp64; and of some, the sources that --save-temps leaves are built and run, too.
 A failure is reduced, by taking parts of the model away and degrees of the layout down, and printed
 with the command that repeats it. A pair of (axis, zero, schedule, kind of microbatch count) or a
 corner that no layout had is an error of a run of 50 models or more.
