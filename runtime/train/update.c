@@ -53,8 +53,8 @@ void dt_norm_parts(const DtRun *r, double *part, int64_t stride) {
     const DtInstance *x = &u->instance[i];
     DtPart grad = dt_part(z, DT_GRAD, x->unit);
     DtRange own = overlap(x, dt_owned(z, x->unit));
-    dt_device_squares(z->p->type, element(z->p, DT_GRAD, &grad, own.lo), x->counts && counts(z, i) ? own.hi - own.lo : 0,
-                      r->norm + u->ninstance, r->norm + i);
+    int64_t n = x->counts && counts(z, i) ? own.hi - own.lo : 0;
+    dt_device_squares(z->p->type, element(z->p, DT_GRAD, &grad, own.lo), n, r->norm + u->ninstance, r->norm + i);
   }
   const double *sum = dt_device_map(r->norm, bytes, DT_READ);
   for (int64_t i = 0; i < u->ninstance; i++) part[u->instance[i].number * stride] += sum[i];

@@ -140,7 +140,9 @@ void dt_device_divide(DtType type, void *v, double by, int64_t n) { cpu_divide(t
 void dt_device_squares(DtType type, const void *v, int64_t n, double *work, double *sum) {
   cpu_squares(type, here(v), n, here(work), here(sum));
 }
-void dt_device_narrow(DtType type, void *to, const float *from, int64_t n) { cpu_narrow(type, here(to), here(from), n); }
+void dt_device_narrow(DtType type, void *to, const float *from, int64_t n) {
+  cpu_narrow(type, here(to), here(from), n);
+}
 void dt_device_widen(DtType type, float *to, const void *from, int64_t n, bool add) {
   cpu_widen(type, here(to), here(from), n, add);
 }
