@@ -186,8 +186,8 @@ def main():
     finally:
         shutil.rmtree(folder)
     print(f"seed {o.seed}: {passed} layouts passed, {failed} failed, {refused} refused; ZeRO 0 to 3 are the same bits "
-          f"in {cut}; the largest error is {worst[0][0]:.2g} of the bound ({worst[0][1]}) and {worst[1][0]:.2g} of three "
-          f"times one rank's ({worst[1][1]}); of {bench.compared} tensors the terms of {bench.cancelling} cancel")
+          f"in {cut}; the largest error is {worst[0][0]:.2g} of the bound ({worst[0][1]}) and {worst[1][0]:.2g} of "
+          f"three times one rank's ({worst[1][1]}); of {bench.compared} tensors the terms of {bench.cancelling} cancel")
     failed += bench.cancelling * 10 > bench.compared
     sys.exit(1 if failed or not passed or (not o.layout and (passed < o.count or not cut)) else 0)
 
