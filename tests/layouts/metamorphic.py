@@ -167,7 +167,7 @@ def example(name, seed):
 
 
 def drawn(seed, number, attempt, folder):
-    spec = models.draw(random.Random(f"{seed} {number} {attempt}"))
+    spec = dict(models.draw(random.Random(f"{seed} {number} {attempt}")), asked=None)
     text = models.source(spec, False)
     models.write_data(spec, folder, random.Random(spec["seed"]))
     names = re.search(r"arrays\((.*)\)", text).group(1)
@@ -175,7 +175,8 @@ def drawn(seed, number, attempt, folder):
         n: read_array(f"{folder}/{n}.npy", spec["batch"])
         for n in re.findall(r"(\w+) = \"", names)
     }
-    return Subject(f"model {number}", text, [], data, spec["local"], spec["loss"] != "balanced")
+    means = spec["loss"] != "balanced" and spec.get("ending") not in ("where", "number")
+    return Subject(f"model {number}", text, [], data, spec["local"], means)
 
 
 class Bench:
