@@ -71,7 +71,7 @@ static const Row rows[] = {
     {OPT_CHECK, "check", NULL, "type-check only"},
     {OPT_REPORT, "report", "text|json|html",
      "print parameters, FLOPs, memory, communication and\nschedule"},
-    {OPT_EMIT, "emit", "ast|ir|kernels|c|llvm|asm|plan|schedule",
+    {OPT_EMIT, "emit", "ast|ir|kernels|c|llvm|asm|cuda|plan|schedule",
      "print this form of the program"},
     {OPT_INTERPRET, "interpret", "ranks|source",
      "train in the float64 interpreter, and print the\n"
@@ -161,10 +161,10 @@ static bool bytes(const char *text, int64_t *out) {
 }
 
 static int set_emit(Options *o, const char *what) {
-  static const char *const name[] = {"ast", "ir", "kernels", "c", "plan", "schedule"};
+  static const char *const name[] = {"ast", "ir", "kernels", "c", "cuda", "plan", "schedule"};
   o->emit = EMIT_FORM; // as which a target prints kernels, which check_form knows once --target is read
   o->form = what;
-  for (int i = 0; i < 6; i++)
+  for (int i = 0; i < 7; i++)
     if (!strcmp(what, name[i])) o->emit = (Emit)(EMIT_AST + i);
   return 0;
 }
@@ -176,7 +176,7 @@ static int check_form(const Options *o) {
     if (!strcmp(o->target->forms[i], o->form)) return 0;
     buf_printf(&names, "%s, ", o->target->forms[i]);
   }
-  int status = usage("--emit %s: expected ast, ir, kernels, c, %splan or schedule", o->form, names.text);
+  int status = usage("--emit %s: expected ast, ir, kernels, c, cuda, %splan or schedule", o->form, names.text);
   buf_free(&names);
   return status;
 }

@@ -6,13 +6,17 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "codegen/cuda/emit.h"
 #include "codegen/target.h"
 #include "codegen/link.h"
 #include "ir/interp/interp.h"
 #include "ir/text/text.h"
+#include "tests/emulated/emulated.h"
 #include "tests/support/scratch.h"
 
 enum { MOST = 80 };
+
+bool harness_cuda;
 
 // Everything of one run: storage as the compiled function sees it, tensors as the interpreter does.
 typedef struct Run {
@@ -110,7 +114,24 @@ static bool emits_the_same_twice(const Plan *p, Buf *c) {
   return same;
 }
 
-TestFn *harness_build(const Plan *p, Id fn, Str arch) {
+static TestFn *function_of(void *lib, Id fn) {
+  union {
+    void *p;
+    TestFn *f;
+  } symbol = {dlsym(lib, str_printf("dt_test_%u", fn))};
+  return symbol.f;
+}
+
+static void *build_cuda(const Plan *p) {
+  Buf error = {0};
+  void *lib = emulated_load(p, true, &error);
+  if (!lib) printf("%s\n", error.text);
+  buf_free(&error);
+  return lib;
+}
+
+// The compiled program, loaded; NULL after a message.
+static void *build(const Plan *p, Str arch) {
   Buf c = {0}, object = {0}, err = {0};
   KernelOptions ko = {.arch = arch, .optimise = 3};
   char path[] = "/tmp/dtc-test-XXXXXX";
@@ -127,13 +148,33 @@ TestFn *harness_build(const Plan *p, Id fn, Str arch) {
   unlink(path);
   if (!lib) return printf("%s\n", dlerror()), NULL;
   plan_scratch(lib, p);
-  union {
-    void *p;
-    TestFn *f;
-  } symbol = {dlsym(lib, str_printf("dt_test_%u", fn))};
   buf_free(&c);
   buf_free(&object);
-  return symbol.f;
+  return lib;
+}
+
+TestFn *harness_build(const Plan *p, Id fn, Str arch) {
+  void *lib = build(p, arch);
+  return lib ? function_of(lib, fn) : NULL;
+}
+
+static bool run_once(Run *r, const Plan *p, TestFn *run, bool integers) {
+  for (uint32_t i = 0; i < r->f->arg.n; i++) fill(r, i, integers);
+  for (uint32_t i = 0; i < r->f->result.n; i++)
+    r->out[i] = storage(&r->f->value.at[r->f->result.at[i]]);
+  size_t bytes = (size_t)p->fn[r->fn].frame_bytes;
+  char *frame = aligned_alloc(64, bytes + 64);
+  memset(frame, 0xa5, bytes);
+  Buf why = {0};
+  InterpOptions io = {.scale = !integers, .unit = r->unit};
+  bool ok = interp_run(r->m, r->fn, r->arg, r->want, &io, &why);
+  if (!ok) printf("%s\n", why.text);
+  run(r->in, r->out, frame, (const uint64_t[2]){0, 0});
+  ok = ok && compare(r);
+  for (uint32_t i = 0; i < r->f->arg.n; i++) tensor_free(r->arg[i]), free(r->in[i]);
+  for (uint32_t i = 0; i < r->f->result.n; i++) tensor_free(r->want[i]), free(r->out[i]);
+  free(frame);
+  return ok;
 }
 
 bool harness_run(Module *m, Id fn, bool integers) {
@@ -141,23 +182,16 @@ bool harness_run(Module *m, Id fn, bool integers) {
   CHECK(r.f->arg.n <= MOST && r.f->result.n <= MOST);
   m->entry[ENTRY_STEP] = fn;
   if (!m->target) target_use(m, target_named("cpu"));
+  if (harness_cuda) cuda_prepare(m);
   Plan *p = plan_lower(m);
-  TestFn *run = harness_build(p, fn, str_intern("native"));
-  if (!run) return false;
-  for (uint32_t i = 0; i < r.f->arg.n; i++) fill(&r, i, integers);
-  for (uint32_t i = 0; i < r.f->result.n; i++)
-    r.out[i] = storage(&r.f->value.at[r.f->result.at[i]]);
-  size_t bytes = (size_t)p->fn[fn].frame_bytes;
-  char *frame = aligned_alloc(64, bytes + 64);
-  memset(frame, 0xa5, bytes);
-  Buf why = {0};
-  InterpOptions io = {.scale = !integers, .unit = r.unit};
-  bool ok = interp_run(m, fn, r.arg, r.want, &io, &why);
-  if (!ok) printf("%s\n", why.text);
-  run(r.in, r.out, frame, (const uint64_t[2]){0, 0});
-  ok = ok && compare(&r);
-  for (uint32_t i = 0; i < r.f->arg.n; i++) tensor_free(r.arg[i]), free(r.in[i]);
-  for (uint32_t i = 0; i < r.f->result.n; i++) tensor_free(r.want[i]), free(r.out[i]);
-  free(frame);
+  void *lib = harness_cuda ? build_cuda(p) : build(p, str_intern("native"));
+  if (!lib) return false;
+  bool ok = true;
+  for (int order = 0; order < (harness_cuda ? EMULATED_ORDERS : 1); order++) {
+    if (harness_cuda) emulated_order(lib, order);
+    bool good = run_once(&r, p, function_of(lib, fn), integers);
+    if (!good && harness_cuda) printf("%s: in order %d of threads\n", r.f->name, order);
+    ok = ok && good;
+  }
   return ok;
 }

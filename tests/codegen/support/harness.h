@@ -14,4 +14,7 @@ TestFn *harness_build(const Plan *p, Id fn, Str arch);
 // argument with the interpreter. False after a line on stdout that names what differs.
 bool harness_run(Module *m, Id fn, bool integers);
 
+// Where it is set: kernels are emitted as CUDA and run on the CPU, in each order of threads.
+extern bool harness_cuda;
+
 #endif

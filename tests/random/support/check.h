@@ -70,7 +70,7 @@ typedef struct Job {
   uint64_t seed; // of its program
 } Job;
 typedef struct CompileOptions {
-  const char *arch;
+  const char *arch; // or "cuda": as CUDA kernels, run on the CPU in each order of threads
   int opt; // of LLVM, 0 to 3
   Limits limits; // of code generation
 } CompileOptions;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "codegen/cuda/emit.h"
 #include "codegen/target.h"
 #include "codegen/lower/kernel.h"
 #include "codegen/link.h"
@@ -11,6 +12,7 @@
 #include "codegen/lower/verify.h"
 #include "tests/random/support/check.h"
 #include "tests/random/support/merge.h"
+#include "tests/emulated/emulated.h"
 #include "tests/support/scratch.h"
 #include "runtime/base/real.h"
 
@@ -92,7 +94,21 @@ static const char *trespass(const Side *s, const Fn *f) {
   return intact(s->frame, s->frame_bytes) ? NULL : "the frame";
 }
 
-static void run_job(const Job *j, TestFn *run, int64_t frame, Failure *failure) {
+static uint64_t hash_more(uint64_t h, const void *p, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i++) h = (h ^ ((const unsigned char *)p)[i]) * 0x100000001b3u;
+  return h;
+}
+
+// Of all that the function may have written.
+static uint64_t hash_of(const Side *s, const Fn *f) {
+  uint64_t h = 0xcbf29ce484222325u;
+  for (uint32_t i = 0; i < f->arg.n; i++) h = hash_more(h, s->in[i], bytes_of(&f->value.at[f->arg.at[i]]));
+  for (uint32_t i = 0; i < f->result.n; i++) h = hash_more(h, s->out[i], bytes_of(&f->value.at[f->result.at[i]]));
+  return h;
+}
+
+// Returns a hash of the results.
+static uint64_t run_job(const Job *j, TestFn *run, int64_t frame, Failure *failure) {
   const Fn *f = &j->low.m->fn.at[j->low.fn];
   const uint64_t key[2] = {7, 3};
   Activation got = activation_new(j->low.m, j->low.fn, &(ArgOptions){0});
@@ -118,9 +134,27 @@ static void run_job(const Job *j, TestFn *run, int64_t frame, Failure *failure) 
     fail_with(failure, j->low.stage, "as generated, %s", error.text);
   else if (!activation_same(&j->low.want, &got, j->low.exact ? 0 : 3, j->low.unit, &error))
     fail_with(failure, j->low.stage, "%s%s", error.text, j->low.exact ? " (exactly)" : "");
+  uint64_t hash = hash_of(&s, f);
   side_free(&s, f);
   activation_free(&got);
   buf_free(&error);
+  return hash;
+}
+
+// As CUDA: in each order of threads, and with the same bits in all.
+static void run_orders(const Job *j, void *lib, TestFn *run, int64_t frame, Failure *failure) {
+  uint64_t first = 0;
+  for (int order = 0; order < EMULATED_ORDERS && !failure->failed; order++) {
+    emulated_order(lib, order);
+    uint64_t hash = run_job(j, run, frame, failure);
+    if (failure->failed) {
+      size_t n = strlen(failure->message);
+      snprintf(failure->message + n, sizeof failure->message - n, " (in order %d of threads)", order);
+    } else if (order && hash != first) {
+      fail_with(failure, j->low.stage, "other bits in order %d of threads than in order 0", order);
+    }
+    first = order ? first : hash;
+  }
 }
 
 // The kernels verify, print, parse back, and print and verify the same again.
@@ -167,7 +201,10 @@ static Plan *lower_program(Arena *a, Module *m, Buf *error) {
   return names_kernels(m->lowered, error) ? m->lowered : NULL;
 }
 
+static bool is_cuda(const CompileOptions *o) { return !strcmp(o->arch, "cuda"); }
+
 static void *build(const Plan *p, const CompileOptions *with, Buf *error) {
+  if (is_cuda(with)) return emulated_load(p, false, error);
   Buf c = {0}, object = {0};
   KernelOptions ko = {.arch = str_intern(with->arch), .optimise = with->opt};
   host_c_test(p, &c);
@@ -197,10 +234,11 @@ bool check_compiled(Arena *a, Job *job, uint32_t n, const CompileOptions *o, Fai
   m->limits = o->limits;
   if (n == 1) m->entry[ENTRY_UPDATE] = fn[0];
   else merge_top(m, fn, n);
+  if (is_cuda(o)) cuda_prepare(m);
   Plan *p = lower_program(a, m, error);
   void *lib = p ? build(p, o, error) : NULL;
   if (!lib) return false;
-  plan_scratch(lib, p);
+  if (!is_cuda(o)) plan_scratch(lib, p);
   for (uint32_t i = 0; i < n; i++) {
     union {
       void *p;
@@ -208,6 +246,7 @@ bool check_compiled(Arena *a, Job *job, uint32_t n, const CompileOptions *o, Fai
     } symbol = {dlsym(lib, str_printf("dt_test_%u", fn[i]))};
     *current_stage = job[i].low.stage;
     if (!symbol.f) fail_with(&failure[i], STAGE_COMPILE, "no function dt_test_%u", fn[i]);
+    else if (is_cuda(o)) run_orders(&job[i], lib, symbol.f, p->fn[fn[i]].frame_bytes, &failure[i]);
     else run_job(&job[i], symbol.f, p->fn[fn[i]].frame_bytes, &failure[i]);
   }
   dlclose(lib);

@@ -1,0 +1,115 @@
+// The emitted CUDA file: all kernels of the program, callees' first.
+#include "codegen/cuda/emit.h"
+#include "codegen/cuda/cuda.h"
+
+// Words of C++ and CUDA, functions and macros that kernels and their headers use.
+static const char *const taken[] = {
+    "alignas",   "alignof",  "and",       "bitand",   "bitor",     "catch",    "class",    "compl",     "concept",
+    "constexpr", "decltype", "delete",    "explicit", "export",    "false",    "friend",   "mutable",   "namespace",
+    "new",       "noexcept", "not",       "nullptr",  "operator",  "or",       "private",  "protected", "public",
+    "requires",  "static_assert",         "template", "this",      "throw",    "true",     "try",       "typeid",
+    "typename",  "using",    "virtual",   "xor",      "bf16",      "fp16",     "half",     "key",       "beta",
+    "threadIdx", "blockIdx", "blockDim",  "gridDim",  "warpSize",  "dim3",     "NAN",      "INFINITY",  "HUGE_VAL",
+    "exp",       "log",      "sqrt",      "sin",      "cos",       "tanh",     "erf",      "pow",       "floor",
+    "fabs",      "fma",      "expf",      "logf",     "sqrtf",     "sinf",     "cosf",     "tanhf",     "erff",
+    "powf",      "floorf",   "fabsf",     "fmaf",     "abs",       "min",      "max",      "int64_t",   "uint8_t",
+    "uint64_t",  "and_eq",   "not_eq",    "or_eq",    "xor_eq",    "wchar_t",  "char16_t", "char32_t",  "stdin",
+    "stdout",    "stderr",   "EOF",       "errno",    "assert",    "isnan",    "isinf",    "signbit",   "isfinite",
+};
+
+void cuda_prepare(Module *m) {
+  for (Id f = 0; f < m->fn.n; f++) m->fn.at[f].intrinsic = INTR_NONE;
+}
+
+static void begin_kernel(Cuda *c, const FnPlan *fp, const Kernel *k) {
+  c->fp = fp;
+  c->f = &c->m->fn.at[fp->fn];
+  c->k = k;
+  c->l = k->loops;
+  uint32_t n = c->f->value.n + 1;
+  c->keep = NEWN(c->a, Keep, n);
+  c->row = NEWN(c->a, bool, n);
+  c->writer = NEWN(c->a, const NestStmt *, n);
+  c->writer_nest = NEWN(c->a, uint32_t, n);
+  c->rebased = NEWN(c->a, bool, n);
+  c->pointer = NEWN(c->a, Str, n);
+  c->kept = NEWN(c->a, Str, n);
+  c->now = NEWN(c->a, Str, n);
+  c->run = k->loops ? NEWN(c->a, Run, k->loops->nest.n + 1) : NULL;
+  memset(c->var, 0, sizeof c->var);
+  c->first = c->place = c->own = NULL;
+  c->indent = c->base = 0;
+  names_init(&c->names, c->a, &c->file);
+}
+
+static void begin_file(Cuda *c, const Plan *p, Buf *out) {
+  *c = (Cuda){.plan = p, .m = p->m, .a = p->m->arena, .out = out};
+  c->real = p->m->compute == DT_F64 ? "double" : "float";
+  names_init(&c->file, c->a, NULL);
+  for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) PUSH(c->a, c->file.taken, str_intern(taken[i]));
+}
+
+static bool print_kernel(Cuda *c, const FnPlan *fp, const Kernel *k, Buf *err) {
+  begin_kernel(c, fp, k);
+  switch (k->kind) {
+  case K_LOOPS: cuda_loops(c); break;
+  case K_GEMM: cuda_product(c); break;
+  case K_SCAN: cuda_scan(c); break;
+  default:
+    buf_printf(err, "%s in function %s: the CUDA target has no implementation of the intrinsic", k->name, c->f->name);
+    return false;
+  }
+  buf_printf(c->out, "\n");
+  if (c->s.blocks <= INT32_MAX) return true;
+  buf_printf(err, "%s in function %s needs %lld blocks, and CUDA allows 2147483647 (a limit of dtc)", k->name, c->f->name,
+             (long long)c->s.blocks);
+  return false;
+}
+
+static bool is_printed(const Kernel *k) { return kernel_is_named(k); }
+
+bool cuda_kernels(const Plan *p, Buf *out, Buf *err) {
+  Cuda c;
+  begin_file(&c, p, out);
+  buf_printf(out, "// ");
+  put_comment(out, p->m->name, strlen(p->m->name));
+  buf_printf(out,
+             ", %s: its kernels, as dtc printed them. Compile with -fmad=false: the order and the rounding of every\n"
+             "// operation are the program's.\n"
+             "#include \"runtime/device/cuda/kernel.h\"\n\n",
+             precision_name(p->m));
+  for (Id f = 0; f < p->m->fn.n; f++)
+    for (uint32_t i = 0; p->reached[f] && i < p->fn[f].kernel.n; i++)
+      if (is_printed(&p->fn[f].kernel.at[i]) && !print_kernel(&c, &p->fn[f], &p->fn[f].kernel.at[i], err)) return false;
+  return true;
+}
+
+// ---- launches on the CPU
+
+static void print_stub(Cuda *c, Buf *out) {
+  Id buffer[MOST_BUFFERS];
+  bool written[MOST_BUFFERS];
+  uint32_t n = cuda_buffers(c, buffer, written);
+  CudaLaunch l = cuda_launch_of(c);
+  if (c->k->kind == K_GEMM) l = (CudaLaunch){c->s.blocks, 16, 16};
+  buf_printf(out, "extern \"C\" void dt_emulate_%s(void *const *arg, double beta) {\n  (void)beta;\n", c->k->name);
+  buf_printf(out, "  dt_launch(%lld, dim3(%d, %d), [&] {\n    %s_kernel(", (long long)l.blocks, l.x, l.y, c->k->name);
+  for (uint32_t i = 0; i < n; i++)
+    buf_printf(out, "%s(%s%s *)arg[%u]", i ? ", " : "", written[i] ? "" : "const ",
+               cuda_type(c, c->f->value.at[buffer[i]].type), i);
+  if (c->k->kind == K_LOOPS && c->k->random) buf_printf(out, ", (const uint64_t *)arg[%u]", n);
+  if (c->k->kind == K_GEMM && c->k->gemm.bias == NONE) buf_printf(out, ", (%s)beta", c->real);
+  buf_printf(out, ");\n  });\n}\n\n");
+}
+
+void cuda_stubs(const Plan *p, Buf *out) {
+  Cuda c;
+  Buf unused = {0}, err = {0};
+  begin_file(&c, p, &unused);
+  for (Id f = 0; f < p->m->fn.n; f++)
+    for (uint32_t i = 0; p->reached[f] && i < p->fn[f].kernel.n; i++)
+      if (is_printed(&p->fn[f].kernel.at[i]) && print_kernel(&c, &p->fn[f], &p->fn[f].kernel.at[i], &err))
+        print_stub(&c, out);
+  buf_free(&unused);
+  buf_free(&err);
+}

@@ -1,0 +1,15 @@
+// Programs whose CUDA kernels run on the CPU.
+#ifndef DTC_TESTS_EMULATED_H
+#define DTC_TESTS_EMULATED_H
+
+#include "codegen/lower/kernel.h"
+
+enum { EMULATED_ORDERS = 4 };
+
+// Compiles the program's kernels and its host code to a shared object with functions dt_test_F (host_c_test), and
+// loads it. The module was prepared by cuda_prepare before it was lowered. NULL with a message in `error`.
+void *emulated_load(const Plan *p, bool warnings, Buf *error);
+// The order in which the threads of what was loaded run: 0 to EMULATED_ORDERS - 1.
+void emulated_order(void *lib, int order);
+
+#endif
