@@ -35,7 +35,9 @@ Str cuda_real(const Cuda *c, double v) {
   if (isnan(v)) return is_double(c) ? "(double)NAN" : "NAN";
   if (isinf(v) || (!is_double(c) && isinf((float)v)))
     return str_printf("%s%sINFINITY", is_double(c) ? "(double)" : "", v < 0 ? "-" : "");
-  for (int digits = 1; digits <= 17; digits++) {
+  bool whole = fabs(v) < 1e6 && v == floor(v);
+  if (whole) snprintf(text, sizeof text, "%.1f", v);
+  for (int digits = 1; !whole && digits <= 17; digits++) {
     snprintf(text, sizeof text, "%.*g", digits, v);
     if (is_double(c) ? strtod(text, NULL) == v : strtof(text, NULL) == (float)v) break;
   }
@@ -141,10 +143,20 @@ static Str term(Str name, int64_t coef, bool cast) {
 
 static void add_term(Buf *b, Str t) { buf_printf(b, "%s%s", b->n ? " + " : "", t); }
 
+// A term of a negative stride follows something to be subtracted from.
+static void add_var(Buf *b, const Form *f, Str name, int64_t coef, bool cast, bool *base_done) {
+  if (coef < 0 && !b->n && f->base > 0) {
+    add_term(b, str_printf("%lld", (long long)f->base));
+    *base_done = true;
+  }
+  if (coef < 0 && b->n) buf_printf(b, " - %s", term(name, -coef, cast));
+  else add_term(b, term(name, coef, cast));
+}
+
 // Terms from the largest stride to the smallest: the sum is of 64 bits from its first term on, where it needs to be.
 static Str offset(Cuda *c, const Form *f, bool big, bool local) {
   Buf b = {0};
-  bool done[MAX_VAR] = {false};
+  bool done[MAX_VAR] = {false}, base_done = false;
   for (;;) {
     int64_t most = 0;
     uint32_t v = 0;
@@ -153,7 +165,7 @@ static Str offset(Cuda *c, const Form *f, bool big, bool local) {
     if (!most) break;
     done[v] = true;
     bool cast = big && (c->l->var.at[v].extent - 1) * most > INT32_MAX;
-    add_term(&b, term(c->var[v], f->coef[v], cast || (big && !b.n)));
+    add_var(&b, f, c->var[v], f->coef[v], cast || (big && !b.n), &base_done);
   }
   for (uint32_t r = 0; r < f->rest.nrest; r++) {
     Id e = f->rest.rest[r].expr;
@@ -165,7 +177,7 @@ static Str offset(Cuda *c, const Form *f, bool big, bool local) {
     add_term(&b, coef == 1 ? s : str_printf("%s * %lld", s, (long long)coef));
   }
   if (f->base < 0 && b.n) buf_printf(&b, " - %lld", -(long long)f->base);
-  else if (f->base || !b.n) add_term(&b, str_printf("%lld", (long long)f->base));
+  else if (!base_done && (f->base || !b.n)) add_term(&b, str_printf("%lld", (long long)f->base));
   Str s = str_internn(b.text, b.n);
   buf_free(&b);
   return s;

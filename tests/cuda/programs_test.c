@@ -1,5 +1,5 @@
-// Every function of tests/codegen/programs/*.ir, printed as CUDA and run on the CPU in all orders of threads, gives what
-// the interpreter gives.
+// Every function of tests/cuda/programs/*.ir and tests/codegen/programs/*.ir, printed as CUDA and run on the CPU in all
+// orders of threads, gives what the interpreter gives.
 #include <dirent.h>
 #include <stdlib.h>
 
@@ -18,21 +18,28 @@ static bool run_file(const char *path) {
   return ok;
 }
 
+static bool run_folder(const char *dir, int *n) {
+  DIR *d = opendir(dir);
+  bool ok = d;
+  if (!d) printf("%s: no such folder\n", dir);
+  for (struct dirent *e; d && (e = readdir(d));) {
+    size_t k = strlen(e->d_name);
+    if (k < 3 || strcmp(e->d_name + k - 3, ".ir")) continue;
+    bool good = run_file(str_printf("%s/%s", dir, e->d_name));
+    ok = ok && good;
+    ++*n;
+  }
+  if (d) closedir(d);
+  return ok;
+}
+
 int main(int argc, char **argv) {
+  int n = 0;
   if (system("command -v c++ >/dev/null")) return printf("no C++ compiler\n"), 77;
   harness_cuda = true;
   if (argc > 1) return !run_file(argv[1]);
-  const char *dir = SOURCE_DIR "/tests/codegen/programs";
-  DIR *d = opendir(dir);
-  int bad = 0, n = 0;
-  if (!d) return printf("%s: no such folder\n", dir), 1;
-  for (struct dirent *e; (e = readdir(d));) {
-    size_t k = strlen(e->d_name);
-    if (k < 3 || strcmp(e->d_name + k - 3, ".ir")) continue;
-    bad += !run_file(str_printf("%s/%s", dir, e->d_name));
-    n++;
-  }
-  closedir(d);
-  printf("%d of %d programs run as the interpreter does\n", n - bad, n);
-  return bad || !n;
+  bool ok = run_folder(SOURCE_DIR "/tests/cuda/programs", &n);
+  ok = run_folder(SOURCE_DIR "/tests/codegen/programs", &n) && ok;
+  printf("%d programs%s run as the interpreter does\n", n, ok ? "" : ", not all of which");
+  return !ok || !n;
 }
