@@ -7,7 +7,9 @@
 enum { EMULATED_ORDERS = 4 };
 
 // Compiles the program's kernels and its host code to a shared object with functions dt_test_F (host_c_test), and
-// loads it. The module was prepared by cuda_prepare before it was lowered. NULL with a message in `error`.
+// loads it. With DT_SANITIZE in the environment (and libasan.so in LD_PRELOAD, where the test is not built with it)
+// kernels run under the address sanitizer; with DT_OFF_BY_ONE loops over `i` do a round too many; with DT_KEEP the sources
+// stay in /tmp. The module was prepared by cuda_prepare before it was lowered. NULL with a message in `error`.
 void *emulated_load(const Plan *p, bool warnings, Buf *error);
 // For tests of the tests: the barrier of the kernels' text that is left out, counted from 0, or -1; and how many there
 // were in what was loaded last.

@@ -1,0 +1,14 @@
+# The kernels of tests/cuda/programs under the address sanitizer read and write nothing beside their buffers, in shared
+# memory neither; a reading that is off by one is reported.
+. "$(dirname "$0")/../support/lib.sh"
+command -v c++ >/dev/null || { echo "no C++ compiler"; exit 77; }
+library=$(cc -print-file-name=libasan.so)
+[ -e "$library" ] || { echo "no libasan.so"; exit 77; }
+export DT_SANITIZE=1 ASAN_OPTIONS=detect_leaks=0
+ldd "$BUILD/tests/cuda_programs_test" | grep -q libasan || export LD_PRELOAD=$library
+
+for program in columns classifier-in-place rows-in-blocks-and-warps; do
+  "$BUILD/tests/cuda_programs_test" "$SRC/tests/cuda/programs/$program.ir" >out.txt 2>&1 || { cat out.txt; fail "$program"; }
+done
+DT_OFF_BY_ONE=1 "$BUILD/tests/cuda_programs_test" "$SRC/tests/cuda/programs/columns.ir" >out.txt 2>&1 && fail "off by one, but no report"
+says "AddressSanitizer: heap-buffer-overflow" out.txt
