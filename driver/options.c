@@ -71,7 +71,7 @@ static const Row rows[] = {
     {OPT_CHECK, "check", NULL, "type-check only"},
     {OPT_REPORT, "report", "text|json|html",
      "print parameters, FLOPs, memory, communication and\nschedule"},
-    {OPT_EMIT, "emit", "ast|ir|kernels|c|llvm|asm|cuda|plan|schedule",
+    {OPT_EMIT, "emit", "ast|ir|kernels|c|cuda|llvm|asm|plan|schedule",
      "print this form of the program"},
     {OPT_INTERPRET, "interpret", "ranks|source",
      "train in the float64 interpreter, and print the\n"

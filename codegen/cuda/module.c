@@ -74,8 +74,8 @@ bool cuda_kernels(const Plan *p, Buf *out, Buf *err) {
   buf_printf(out, "// ");
   put_comment(out, p->m->name, strlen(p->m->name));
   buf_printf(out,
-             ", %s: its kernels, as dtc printed them. Compile with -fmad=false: the order and the rounding of every\n"
-             "// operation are the program's.\n"
+             ", %s: its kernels, as dtc printed them. Compile with -fmad=false: the order and the\n"
+             "// rounding of every operation are the program's.\n"
              "#include \"runtime/device/cuda/kernel.h\"\n\n",
              precision_name(p->m));
   for (Id f = 0; f < p->m->fn.n; f++)

@@ -1,7 +1,7 @@
 // Nests: the loops of a grid point, shared among its team.
 #include "codegen/cuda/cuda.h"
 
-enum { COLUMNS = 110 };
+enum { COLUMNS = 100 };
 
 // Where a line of this text breaks: at the last space before the end, outside of brackets if there is one.
 static size_t break_at(const char *s, size_t room) {
@@ -24,7 +24,7 @@ void cuda_line(Cuda *c, const char *fmt, ...) {
   int indent = c->indent;
   buf_printf(c->out, "%*s", indent, "");
   bool whole = *s == '#' || strstr(s, "//");
-  for (size_t n; !whole && strlen(s) + (size_t)indent > COLUMNS + 1 && (n = break_at(s, (size_t)(COLUMNS - indent)));) {
+  for (size_t n; !whole && strlen(s) + (size_t)indent > COLUMNS && (n = break_at(s, (size_t)(COLUMNS - 1 - indent)));) {
     buf_printf(c->out, "%.*s\n%*s", (int)n, s, c->indent + 4, "");
     indent = c->indent + 4;
     s += n + 1;

@@ -111,7 +111,7 @@ expect 2 "$DTC" --run batch missing.ir
 says "missing.ir: No such file or directory" err.txt
 expect 0 "$DTC" "$SRC/examples/mlp.dt" --report=json
 python3 -m json.tool out.txt >/dev/null
-for what in ast ir kernels c llvm asm plan; do
+for what in ast ir kernels c llvm asm cuda plan; do
   expect 0 "$DTC" "$SRC/examples/mlp.dt" --emit $what
   [ -s out.txt ] || fail "--emit $what printed nothing"
 done
