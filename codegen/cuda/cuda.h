@@ -52,6 +52,16 @@ typedef struct Shared {
   Str name;
 } Shared;
 
+// Elements of a buffer that the kernel only reads, at the positions of the threads: read by one nest, they stay in
+// registers for the others.
+typedef struct Cached {
+  Id value;
+  Form form; // in nest
+  uint32_t nest; // that reads them
+  bool again; // a later nest needs them
+  Str name; // of the array
+} Cached;
+
 typedef struct Cuda {
   const Plan *plan;
   const Module *m;
@@ -71,6 +81,7 @@ typedef struct Cuda {
   bool *row; // for each value: it is inside, and lies in shared memory (a thread's own, if it is the team)
   const NestStmt **writer; // for each value: the only statement of the kernel that writes it, or NULL
   uint32_t *writer_nest;
+  VEC(Cached) cached;
   bool *rebased; // for each value that owns storage: its pointer was moved to the grid point
   Names names, inner; // of the kernel; of the nest's loops
   Str var[MAX_VAR], *pointer, *kept; // kept: the register's, or the array's, name
@@ -79,7 +90,6 @@ typedef struct Cuda {
   int indent, base; // base: of what stands outside of all nests
 
   // of the statement
-  const Nest *n;
   uint32_t nest;
   const NestStmt *ns;
   const Stmt *st;
@@ -95,6 +105,8 @@ int64_t cuda_extents(const Cuda *c, const uint8_t *loop, uint32_t n); // their p
 const uint8_t *cuda_spread(const Cuda *c, uint32_t nest, uint32_t *n);
 int64_t cuda_positions(const Cuda *c, uint32_t nest); // of a thread, at most
 bool cuda_is_kept(const Cuda *c, uint32_t nest, const NestStmt *ns, Id read); // the read is of a register
+// The registers that hold what is read; NULL: none do.
+const Cached *cuda_find_cached(const Cuda *c, uint32_t nest, const NestStmt *ns, Id read);
 int64_t cuda_row_elements(const Cuda *c, Id value);
 Form cuda_form_read(const Cuda *c, const NestStmt *ns, Id read);
 Form cuda_form_lhs(const Cuda *c, const NestStmt *ns);

@@ -229,6 +229,8 @@ static Str read(Cuda *c, Id id) {
   if (c->now[v]) return c->now[v];
   if (cuda_is_kept(c, c->nest, c->ns, id))
     return c->keep[v] == KEEP_SCALAR ? c->kept[v] : str_printf("%s[%s]", c->kept[v], c->own);
+  const Cached *had = c->own ? cuda_find_cached(c, c->nest, c->ns, id) : NULL;
+  if (had) return str_printf("%s[%s]", had->name, c->own);
   Form f = cuda_form_read(c, c->ns, id);
   return cuda_load(c, v, cuda_element(c, v, &f));
 }
@@ -434,9 +436,14 @@ static void count_uses(const Cuda *c, Id e, Uses *u) {
   for (uint32_t i = 0; i < ex(c->m, e)->narg; i++) count_uses(c, ex_arg(c->m, e, i), u);
 }
 
+static bool in_register(const Cuda *c, Id read) {
+  if (c->now[ex(c->m, read)->integer] || cuda_is_kept(c, c->nest, c->ns, read)) return true;
+  return c->own && cuda_find_cached(c, c->nest, c->ns, read);
+}
+
 static bool worth_name(const Cuda *c, Id id) {
   const Expr *e = ex(c->m, id);
-  if (e->op == OP_READ) return !c->now[e->integer] && !cuda_is_kept(c, c->nest, c->ns, id);
+  if (e->op == OP_READ) return !in_register(c, id);
   return e->narg && e->op != OP_GROUP && e->op != OP_STOP && e->op != OP_NEG && !(e->type == SC_INT && e->op != OP_RANDOM);
 }
 
@@ -454,7 +461,7 @@ static void name_uses(Cuda *c, Id id, Uses *u) {
   const Expr *e = ex(c->m, id);
   if (shared_name(c, id)) return;
   bool lazy = e->op == OP_WHERE || e->op == OP_AND || e->op == OP_OR;
-  if (e->op == OP_READ && (c->now[e->integer] || cuda_is_kept(c, c->nest, c->ns, id))) return;
+  if (e->op == OP_READ && in_register(c, id)) return;
   if (e->op != OP_READ && e->op != OP_GROUP)
     for (uint32_t i = 0; i < (lazy ? 1 : e->narg); i++) name_uses(c, ex_arg(c->m, id, i), u);
   uint32_t *n = uses_of(u, id);

@@ -314,6 +314,8 @@ static void name_kept(Cuda *c) {
     if (memory) name = str_printf(c->keep[v] == KEEP_OWN ? "%s_row" : "%s_v", name);
     c->kept[v] = names_new(&c->names, name);
   }
+  for (uint32_t i = 0; i < c->cached.n; i++)
+    c->cached.at[i].name = names_new(&c->names, str_printf("%s_row", c->f->value.at[c->cached.at[i].value].name));
 }
 
 // A fold of a block or a column ends with a barrier, past which its reads are over.

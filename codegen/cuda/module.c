@@ -36,6 +36,7 @@ static void begin_kernel(Cuda *c, const FnPlan *fp, const Kernel *k) {
   c->kept = NEWN(c->a, Str, n);
   c->now = NEWN(c->a, Str, n);
   c->run = k->loops ? NEWN(c->a, Run, k->loops->nest.n + 1) : NULL;
+  c->cached.n = 0;
   memset(c->var, 0, sizeof c->var);
   c->first = c->place = c->own = NULL;
   c->indent = c->base = 0;

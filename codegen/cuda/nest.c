@@ -35,8 +35,9 @@ void cuda_line(Cuda *c, const char *fmt, ...) {
 void cuda_open(Cuda *c, const char *fmt, ...) {
   va_list ap;
   va_start(ap, fmt);
-  buf_printf(c->out, "%*s%s {\n", c->indent, "", arena_vprintf(c->a, fmt, ap));
+  const char *head = arena_vprintf(c->a, fmt, ap);
   va_end(ap);
+  cuda_line(c, "%s {\n", head);
   c->indent += 2;
 }
 
@@ -155,6 +156,7 @@ static void note_own(const Module *m, Id read, void *ctx) {
   OwnReads *x = ctx;
   const Cuda *c = x->c;
   if (c->keep[ex(m, read)->integer] == KEEP_OWN && cuda_is_kept(c, c->nest, c->ns, read)) x->found = true;
+  if (cuda_find_cached(c, c->nest, c->ns, read)) x->found = true;
 }
 
 static bool reads_own(Cuda *c, const Nest *n) {
@@ -166,6 +168,22 @@ static bool reads_own(Cuda *c, const Nest *n) {
   return x.found;
 }
 
+// The elements that this nest reads for later ones as well.
+static void declare_cached(Cuda *c) {
+  for (uint32_t i = 0; i < c->cached.n; i++)
+    if (c->cached.at[i].nest == c->nest)
+      cuda_line(c, "%s %s[%lld];\n", cuda_scalar(c, scalar_of(c->f->value.at[c->cached.at[i].value].type)),
+                c->cached.at[i].name, (long long)cuda_positions(c, c->nest));
+}
+
+static void read_cached(Cuda *c) {
+  for (uint32_t i = 0; i < c->cached.n; i++) {
+    const Cached *x = &c->cached.at[i];
+    if (x->nest == c->nest)
+      cuda_line(c, "%s[%s] = %s;\n", x->name, c->own, cuda_load(c, x->value, cuda_element(c, x->value, &x->form)));
+  }
+}
+
 // A loop over the thread's positions of a nest: from `from` on where that is not NULL, then `count` of them.
 static void open_positions(Cuda *c, const Nest *n, Decls *d, Str from, int64_t count) {
   uint32_t nloop;
@@ -175,6 +193,7 @@ static void open_positions(Cuda *c, const Nest *n, Decls *d, Str from, int64_t c
   Str at = loop_name(c, nloop == 1 ? cuda_var_name(c, loop[0]) : "at"), own = NULL;
   if (!from && (writes_own(c, n) || reads_own(c, n))) {
     own = loop_name(c, "j");
+    declare_cached(c);
     cuda_line(c, "#pragma unroll\n");
     cuda_open(c, "for (int %s = 0; %s < %lld; %s++)", own, own, (long long)cuda_positions(c, c->nest), own);
   } else if (from) {
@@ -195,6 +214,7 @@ static void open_positions(Cuda *c, const Nest *n, Decls *d, Str from, int64_t c
     cuda_begin_decls(c, &d[1], "int");
     decode(c, &d[1], at, loop, nloop);
   }
+  if (own) read_cached(c);
 }
 
 static void close_positions(Cuda *c, Decls *d) {
@@ -536,8 +556,8 @@ static void reduction(Cuda *c, const Nest *n) {
 
 void cuda_nest(Cuda *c, uint32_t nest) {
   const Nest *n = &c->l->nest.at[nest];
-  c->n = n;
   c->nest = nest;
+  c->own = NULL;
   names_init(&c->inner, c->a, &c->names);
   choose(c, &n->stmt.at[0]);
   if (c->st->red == RED_NONE) pointwise(c, n);

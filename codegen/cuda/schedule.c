@@ -241,6 +241,79 @@ static void place_values(Cuda *c) {
     if (!x.used[v]) c->keep[v] = KEEP_NOT;
 }
 
+// ---- rows that are read once
+
+const Cached *cuda_find_cached(const Cuda *c, uint32_t nest, const NestStmt *ns, Id read) {
+  if (!c->cached.n) return NULL;
+  Form f = cuda_form_read(c, ns, read);
+  for (uint32_t i = 0; i < c->cached.n; i++) {
+    const Cached *x = &c->cached.at[i];
+    if (x->value == ex(c->m, read)->integer && x->nest <= nest && cuda_same_place(c, x->nest, &x->form, nest, &f)) return x;
+  }
+  return NULL;
+}
+
+static bool is_inside(const Cuda *c, const Stmt *s, Id read) {
+  const Value *v = &c->f->value.at[ex(c->m, read)->integer];
+  for (uint32_t d = 0; d < v->rank; d++)
+    if (!affine_inside(c->m, s, ex_arg(c->m, read, d), v->extent[d])) return false;
+  return true;
+}
+
+static bool moves_along(const Cuda *c, uint32_t nest, const Form *f) {
+  uint32_t n;
+  const uint8_t *loop = cuda_spread(c, nest, &n);
+  for (uint32_t i = 0; i < n; i++)
+    if (f->coef[loop[i]]) return true;
+  return false;
+}
+
+static void note_cached(const Module *m, Id read, void *ctx) {
+  Kept *x = ctx;
+  Cuda *c = x->c;
+  Id v = (Id)ex(m, read)->integer;
+  Cached *had = (Cached *)cuda_find_cached(c, x->nest, x->ns, read);
+  if (had) had->again |= had->nest < x->nest;
+  // A sum under a condition may be left out, and its reads with it.
+  bool left_out = stmt_of(c, x->ns)->red != RED_NONE && ex_is(m, stmt_of(c, x->ns)->body, OP_WHERE);
+  if (had || left_out || x->used[c->fp->layout[v].buffer] || !is_inside(c, stmt_of(c, x->ns), read)) return;
+  Form f = cuda_form_read(c, x->ns, read);
+  if (!f.rest.nrest && moves_along(c, x->nest, &f)) PUSH(c->a, c->cached, (Cached){.value = v, .form = f, .nest = x->nest});
+}
+
+// Elements that a thread may hold: registers are 65,536 to an SM.
+static int64_t room_for_rows(const Cuda *c) {
+  int threads = c->s.threads * c->s.teams;
+  int64_t n = threads <= 256 ? 96 : threads <= 512 ? 48 : 16;
+  return c->m->compute == DT_F64 ? n / 2 : n;
+}
+
+static void cache_rows(Cuda *c) {
+  Kept x = {.c = c, .used = NEWN(c->a, bool, c->f->value.n + 1)}; // used: buffers that the kernel writes
+  c->cached.n = 0;
+  if (c->s.team != TEAM_WARP && c->s.team != TEAM_BLOCK) return;
+  for (uint32_t i = 0; i < c->k->stmt.n; i++) x.used[c->fp->layout[c->f->stmt.at[c->k->stmt.at[i]].lhs].buffer] = true;
+  for (x.nest = 0; x.nest < c->l->nest.n; x.nest++) {
+    bool rows = c->run[x.nest] == RUN_SPREAD || (c->run[x.nest] == RUN_FOLD && !c->l->nest.at[x.nest].nfree);
+    if (!rows || cuda_positions(c, x.nest) > MOST_OWN) continue;
+    for (uint32_t j = 0; j < c->l->nest.at[x.nest].stmt.n; j++) {
+      x.ns = &c->l->nest.at[x.nest].stmt.at[j];
+      ex_reads(c->m, stmt_of(c, x.ns)->body, note_cached, &x);
+    }
+  }
+  int64_t room = room_for_rows(c);
+  uint32_t n = 0;
+  for (Id v = 0; v < c->f->value.n; v++)
+    if (c->keep[v] == KEEP_OWN) room -= cuda_positions(c, c->writer_nest[v]);
+  for (uint32_t i = 0; i < c->cached.n; i++) {
+    int64_t each = cuda_positions(c, c->cached.at[i].nest);
+    if (!c->cached.at[i].again || each > room) continue;
+    room -= each;
+    c->cached.at[n++] = c->cached.at[i];
+  }
+  c->cached.n = n;
+}
+
 int64_t cuda_row_elements(const Cuda *c, Id v) {
   const Value *value = &c->f->value.at[v];
   int64_t n = 1;
@@ -309,6 +382,7 @@ void cuda_schedule(Cuda *c) {
     choose_runs(c);
   }
   count_blocks(c);
+  cache_rows(c);
 }
 
 // ---- waiting
@@ -336,7 +410,8 @@ static void note_read(const Module *m, Id read, void *ctx) {
   const Cuda *c = x->c;
   Id v = (Id)ex(m, read)->integer;
   bool here = c->writer[v] && c->writer_nest[v] == x->nest;
-  if (here || cuda_is_kept(c, x->nest, x->ns, read)) return;
+  const Cached *had = cuda_find_cached(c, x->nest, x->ns, read);
+  if (here || cuda_is_kept(c, x->nest, x->ns, read) || (had && had->nest < x->nest)) return;
   add_access(x, c->fp->layout[v].buffer, false, c->run[x->nest] == RUN_FIRST, cuda_form_read(c, x->ns, read));
 }
 
