@@ -1,6 +1,7 @@
 # nvcc compiles the kernels of every example without a warning and without spilled registers. By default for one
 # architecture (the smallest example for all); CUDA_TEST_ARCHS="80 90a 100 120" for those, which takes a minute.
 . "$(dirname "$0")/../support/lib.sh"
+PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin:$BUILD/cuda/bin # where scripts/install-cuda finds or puts it
 command -v nvcc >/dev/null || { echo "no nvcc"; exit 77; }
 known=$(nvcc --list-gpu-arch)
 
