@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "codegen/target.h"
 #include "driver/passes.h"
 #include "frontend/frontend.h"
 #include "ir/text/text.h"
@@ -59,6 +60,7 @@ static bool content(const Case *c, const Module *m, Str after, bool ranged) {
 
 bool case_passes(const Case *c, Module *m, Str from, Str until) {
   bool on = !from, ranged = false;
+  if (!m->target) target_use(m, target_named("cpu"));
   if (on && !content(c, m, "the front end", false)) return false;
   for (int i = 0; i < pass_count; i++) {
     const Pass *p = &pass_table[i];

@@ -13,7 +13,6 @@
 enum { GUARD = 4096 };
 
 bool native_build(const Case *c, Module *m, Native *n) {
-  target_use(m, target_named("cpu"));
   Plan *p = plan_lower(m);
   Buf text = {0}, object = {0}, error = {0};
   KernelOptions ko = {.arch = str_intern("native"), .optimise = 3};
