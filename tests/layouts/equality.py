@@ -89,7 +89,7 @@ REFUSALS = [
 
 
 class Failed(Exception):
-    pass
+    times = float("inf")  # how far off, in units of what is allowed; no number was compared: infinite
 
 
 class Refused(Exception):
@@ -510,7 +510,9 @@ def differs(runner, model, base, l, arguments=()):
     """Trains in layout l and compares; the largest difference. Failed if it is more than allowed."""
     worst = compare(base, runner.train(model, l, "other", arguments), model.clip, model.took)
     if not worst[0] <= 1:
-        raise Failed(f"{worst[1]} is {worst[0]:.3g} times as far off as allowed")
+        e = Failed(f"{worst[1]} is {worst[0]:.3g} times as far off as allowed")
+        e.times = worst[0]
+        raise e
     return worst
 
 
