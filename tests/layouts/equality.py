@@ -420,7 +420,7 @@ def norm(v):
     return math.hypot(*v)
 
 
-def gradients(states, logs, clip, took):
+def gradients(states, logs, clip, took=1 - BETA1):
     """Of each step, by name: what the first moment took in, before clipping; nothing where there is no moment."""
     before, out = {}, []
     for s, r in zip(states, logs):
