@@ -77,7 +77,7 @@ def write_data(folder, rng):
         rng.randrange(5) for _ in range(40)
     ]
     for name in ("every", "few"):
-        os.mkdir(f"{folder}/{name}")
+        os.makedirs(f"{folder}/{name}", exist_ok=True)
         if (
             name == "few"
         ):  # in file order, so that only the first rank of a batch has targets that count
