@@ -336,6 +336,8 @@ static uint32_t do_lane(const Options *o, uint64_t lane, Shared *s, Tally *sum) 
     from -= o->seed;
     do_batch(o, o->seed + from, n, s, sum);
     memcpy(failure, s->failure, sizeof s->failure);
+    if (!lane && from / 10240 != (from + n * o->jobs) / 10240)
+      printf("at %llu of %llu\n", (unsigned long long)from, (unsigned long long)o->count), fflush(stdout);
     for (uint64_t i = 0; i < n; i++) {
       if (!failure[i].failed) continue;
       failures++;
@@ -435,7 +437,7 @@ int main(int argc, char **argv) {
       ((uint32_t *)&t)[i] += ((uint32_t *)&lane[j].sum)[i];
   }
   printf("%u programs, %u failures; no gradient learnt (kinks) of %u; ranges proved in %u, not in "
-         "%u\n",
-         t.programs, failures, t.kinks, t.proved, t.unproved);
+         "%u; derivatives too large for the interpreter: %u\n",
+         t.programs, failures, t.kinks, t.proved, t.unproved, t.large);
   return failures != 0;
 }

@@ -276,6 +276,27 @@ static bool forward(Check *c, const Module *source, Module *m, Lowered *out) {
          lower(c, m, ENTRY_UPDATE, STAGE_FORWARD, &want, out);
 }
 
+// Points that a call of the function computes, bound indices included.
+static double points(const Module *m, Id fn) {
+  double sum = 0;
+  const Fn *f = &m->fn.at[fn];
+  for (uint32_t i = 0; i < f->stmt.n; i++) {
+    const Stmt *s = &f->stmt.at[i];
+    double n = s->kind == ST_COMP;
+    for (uint32_t k = 0; s->kind == ST_COMP && k < s->nindex; k++) n *= (double)s->index[k].extent;
+    sum += s->call ? (double)s->call->count * points(m, s->call->fn) : n;
+  }
+  return sum;
+}
+
+// The derivative of a product of many reads has many bound indices until pass normalise parts them: beyond this the
+// interpreter would run for minutes, and the program is counted and left.
+static bool is_too_large(Check *c, const Module *m) {
+  bool large = points(m, m->entry[ENTRY_STEP]) > 2e8;
+  c->t->large += large;
+  return large;
+}
+
 static bool backward(Check *c, Module *m, Lowered *out) {
   Activation loss_want;
   Arena *a = arena_new();
@@ -286,7 +307,7 @@ static bool backward(Check *c, Module *m, Lowered *out) {
             check_range(c, m);
   activation_free(&loss_want);
   ok = ok && loss && pass(c, m, pass_differentiate, STAGE_DIFFERENTIATE, ENTRY_STEP, NULL, 0) &&
-       check_tangent(c, loss, m) && check_finite(c, loss, m);
+       !is_too_large(c, m) && check_tangent(c, loss, m) && check_finite(c, loss, m);
   arena_free(a);
   Activation want;
   Id step = m->entry[ENTRY_STEP];

@@ -52,7 +52,7 @@ typedef struct Lowered {
 } Lowered;
 
 typedef struct Tally {
-  uint32_t programs, kinks, proved, unproved, inexact;
+  uint32_t programs, kinks, proved, unproved, inexact, large;
 } Tally;
 
 // Set before each stage, for whoever watches this process.
