@@ -151,7 +151,6 @@ void cuda_end_decls(Cuda *c, Decls *d, int indent);
 
 // kernel.c: a fused kernel, and what every kernel has
 void cuda_loops(Cuda *c);
-void cuda_comment(Cuda *c); // what stands above
 // The buffers that a kernel takes, in order; after them comes the key of random numbers, or a product's beta.
 enum { MOST_BUFFERS = 512 };
 uint32_t cuda_buffers(const Cuda *c, Id *buffer, bool *written);

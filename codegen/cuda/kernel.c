@@ -2,51 +2,7 @@
 #include "codegen/cuda/cuda.h"
 #include <stdlib.h>
 
-#include "ir/text/text.h"
-
-// ---- what stands above
-
-static void put_flops(Buf *b, double flops) {
-  static const char *const unit[] = {"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP"};
-  int u = 0;
-  for (; flops >= 999.5 && u < 4; u++) flops /= 1000;
-  buf_printf(b, "%.3g %s", flops, unit[u]);
-}
-
-static void put_place(Cuda *c) {
-  Buf inner = {0}, outer = {0};
-  if (c->k->stmt.n) {
-    put_source(c->m, c->f->stmt.at[c->k->stmt.at[0]].loc, false, &inner);
-    put_source(c->m, c->f->stmt.at[c->k->stmt.at[0]].loc, true, &outer);
-  }
-  if (inner.n) put_comment(c->out, inner.text, inner.n);
-  if (outer.n && strcmp(inner.text, outer.text)) {
-    buf_printf(c->out, " in ");
-    put_comment(c->out, outer.text, outer.n);
-  }
-  if (inner.n) buf_printf(c->out, ": ");
-  buf_free(&inner);
-  buf_free(&outer);
-}
-
-// The place, bytes and operations; what it computes.
-void cuda_comment(Cuda *c) {
-  buf_printf(c->out, "// ");
-  put_place(c);
-  put_bytes(c->out, c->k->bytes);
-  buf_printf(c->out, ", ");
-  put_flops(c->out, c->k->flops);
-  buf_printf(c->out, "\n");
-  for (uint32_t i = 0; i < c->k->stmt.n; i++) {
-    Buf text = {0}, comment = {0};
-    ir_print_stmt(c->m, c->f, &c->f->stmt.at[c->k->stmt.at[i]], &text);
-    put_comment(&comment, text.text, text.n);
-    put_wrapped(c->out, "//   ", "//       ", comment.text);
-    buf_printf(c->out, "\n");
-    buf_free(&text);
-    buf_free(&comment);
-  }
-}
+// ---- the launch's shape
 
 static void put_launch(Cuda *c) {
   const Schedule *s = &c->s;
@@ -344,9 +300,6 @@ static void print_fill(Cuda *c) {
   bool big = n > INT32_MAX - (1 << 22);
   c->s = (Schedule){TEAM_THREAD, 1, 256, n, (n + 255) / 256};
   if (c->s.blocks > 4096) c->s.blocks = 4096;
-  buf_printf(c->out, "//   zeros ");
-  put_comment(c->out, c->f->value.at[v].name, strlen(c->f->value.at[v].name));
-  buf_printf(c->out, "\n");
   put_launch(c);
   cuda_signature(c, 256, NULL);
   Dtype t = c->f->value.at[v].type;
@@ -358,7 +311,7 @@ static void print_fill(Cuda *c) {
 }
 
 void cuda_loops(Cuda *c) {
-  cuda_comment(c);
+  put_kernel(c->m, c->f, c->k, c->out);
   if (c->k->fill != NONE) {
     print_fill(c);
     return;

@@ -118,7 +118,7 @@ void cuda_product(Cuda *c) {
   p.c = c->f->value.at[g->c].type;
   if (g->bias != NONE) p.bias = c->f->value.at[g->bias].type;
   c->s = (Schedule){TEAM_BLOCK, TILE * TILE, 1, g->m * g->n, blocks_of(g)};
-  cuda_comment(c);
+  put_kernel(c->m, c->f, c->k, c->out);
   buf_printf(c->out, "// %lld x %lld x %lld, a block for %d x %d results: <<<%lld, dim3(%d, %d)>>>\n", (long long)g->m,
              (long long)g->n, (long long)g->k, TILE, TILE, (long long)c->s.blocks, TILE, TILE);
   const Str plain[] = {"a", "b", "c"};

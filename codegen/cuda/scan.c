@@ -32,7 +32,7 @@ void cuda_scan(Cuda *c) {
   int64_t lines = p->column.count;
   for (uint32_t l = 0; l < p->nloop; l++) lines *= p->loop[l].count;
   c->s = (Schedule){TEAM_THREAD, 1, 256, lines, (lines + 255) / 256};
-  cuda_comment(c);
+  put_kernel(c->m, c->f, c->k, c->out);
   buf_printf(c->out, "// %lld lines of %lld, a thread each: <<<%lld, 256>>>\n", (long long)lines, (long long)p->along.count,
              (long long)c->s.blocks);
   cuda_signature(c, 256, (const Str[]){"x", "y"});

@@ -76,6 +76,8 @@ extern const char *const host_type[NDTYPE]; // DtType of runtime/program.h; NULL
 
 // decl.c: what stands above a function: its kernels and the shapes of its products
 void host_kernels(Host *h, Id fn);
+// The comment above a kernel: its source, bytes and operations, then its statements.
+void put_kernel(const Module *m, const Fn *f, const Kernel *k, Buf *b);
 
 // store.c: accumulators that need not start as zeros
 void host_find_stores(Host *h); // fills stores
