@@ -262,18 +262,6 @@ static void end_chain(Cpu *c, Reductions *x, const Chain *outer) {
 
 // ---- sums that nothing is added to
 
-// The condition, free of bound indices, under which the statement adds anything: sum(k: where(c,
-// .., 0)). NONE where there is none.
-static Id condition(Cpu *c) {
-  Id body = c->s->body;
-  bool sum = c->s->red == RED_SUM || c->s->red == RED_MEAN;
-  if (!sum || !ex_is(c->m, body, OP_WHERE)) return NONE;
-  Id cond = ex_arg(c->m, body, 0), zero = ex_arg(c->m, body, 2);
-  bool none = ex_is(c->m, zero, OP_REAL) ? ex(c->m, zero)->real == 0
-                                         : ex_is(c->m, zero, OP_INT) && !ex(c->m, zero)->integer;
-  return none && !(ex_indices(c->m, cond) >> c->s->nfree) ? cond : NONE;
-}
-
 // Whether it holds in any lane of any copy.
 static LLVMValueRef holds(Cpu *c, Id cond, int ncopy) {
   LLVMValueRef any = NULL;
@@ -308,11 +296,11 @@ static bool open_branch(Cpu *c, Reductions *x) {
   LLVMValueRef any = NULL;
   for (uint32_t i = 0; i < x->count; i++) {
     choose(c, x, i);
-    if (condition(c) == NONE) return false;
+    if (nest_condition(c->m, c->s) == NONE) return false;
   }
   for (uint32_t i = 0; i < x->count; i++) {
     choose(c, x, i);
-    LLVMValueRef one = holds(c, condition(c), x->nacc);
+    LLVMValueRef one = holds(c, nest_condition(c->m, c->s), x->nacc);
     any = any ? LLVMBuildOr(c->b, any, one, "any") : one;
   }
   for (uint32_t i = 0; i < x->count; i++) zero_unless(c, choose(c, x, i), x->nacc, any);

@@ -456,23 +456,13 @@ static void fold_share(Cuda *c, const Nest *n, Fold *x, uint32_t count, Str *acc
   cuda_close(c);
 }
 
-// The condition, free of bound indices, under which the sum has any terms but 0; NONE where there is none.
-static Id condition(const Cuda *c) {
-  Id body = c->st->body;
-  if (!is_sum(c->st->red) || !ex_is(c->m, body, OP_WHERE)) return NONE;
-  Id cond = ex_arg(c->m, body, 0), zero = ex_arg(c->m, body, 2);
-  bool none = ex_is(c->m, zero, OP_REAL) ? ex(c->m, zero)->real == 0
-                                         : ex_is(c->m, zero, OP_INT) && !ex(c->m, zero)->integer;
-  return none && !(ex_indices(c->m, cond) >> c->st->nfree) ? cond : NONE;
-}
-
 // "a || b" where every statement has one; NULL where one has none.
 static Str conditions(Cuda *c, Fold *x, uint32_t n) {
   Buf b = {0};
   bool all = true;
   for (uint32_t i = 0; i < n; i++) {
     choose(c, x[i].ns);
-    Id cond = condition(c);
+    Id cond = nest_condition(c->m, c->st);
     all = all && cond != NONE;
     if (all) buf_printf(&b, "%s%s", i ? " || " : "", cuda_expr(c, cond, n > 1 ? 4 : 0));
   }

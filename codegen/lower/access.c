@@ -57,3 +57,11 @@ bool fuse_has_random(const Module *m, Id id) {
     if (fuse_has_random(m, ex_arg(m, id, i))) return true;
   return false;
 }
+
+Id nest_condition(const Module *m, const Stmt *s) {
+  bool sum = s->red == RED_SUM || s->red == RED_MEAN;
+  if (!sum || !ex_is(m, s->body, OP_WHERE)) return NONE;
+  Id cond = ex_arg(m, s->body, 0), zero = ex_arg(m, s->body, 2);
+  bool none = ex_is(m, zero, OP_REAL) ? ex(m, zero)->real == 0 : ex_is(m, zero, OP_INT) && !ex(m, zero)->integer;
+  return none && !(ex_indices(m, cond) >> s->nfree) ? cond : NONE;
+}

@@ -51,6 +51,9 @@ static inline uint32_t nest_index_of(const NestStmt *ns, uint8_t var) {
     if (ns->var[i] == var) return i;
   return NONE;
 }
+// The condition, free of bound indices, under which a sum has any terms but 0: sum(k: where(c, .., 0)). NONE where there
+// is none, and for other reductions.
+Id nest_condition(const Module *m, const Stmt *s);
 // Sets Kernel.grid from its loops, or from what it fills. False where that is no 64-bit number.
 bool kernel_count_grid(const Fn *f, Kernel *k);
 
