@@ -39,7 +39,7 @@ typedef enum Keep {
   KEEP_OWN // each thread has the elements of its positions in registers
 } Keep;
 
-enum { WARP = 32, MOST_THREADS = 1024, MOST_OWN = 32, MOST_SHARED = 48 << 10 };
+enum { WARP = 32, TILE = 16 /* side of a product's block */, MOST_THREADS = 1024, MOST_OWN = 32, MOST_SHARED = 48 << 10 };
 
 // An element's number as a linear form of the kernel's variables; `rest` are parts that are none.
 typedef struct Form {
@@ -94,7 +94,7 @@ typedef struct Cuda {
   const NestStmt *ns;
   const Stmt *st;
   Str *now; // for each value: what a statement of this nest made, at this point
-  Str own; // the number of a thread's position, in a nest with arrays of its own
+  Str own; // number of the thread's position, in a nest that has arrays in registers; NULL in others
   VEC(Shared) shared; // subexpressions that have names
 } Cuda;
 
@@ -122,6 +122,7 @@ Str cuda_must_wait(const Cuda *c, uint32_t nest, uint32_t since, bool read);
 const char *cuda_type(const Cuda *c, Dtype t); // of storage
 const char *cuda_scalar(const Cuda *c, Scalar s);
 Str cuda_expr(Cuda *c, Id e, int precedence); // of the context, 0: any
+Str cuda_times(Str v, int64_t by); // "v * 3"; v of precedence *
 Str cuda_element(Cuda *c, Id value, const Form *f); // "x[i]"
 Str cuda_load(Cuda *c, Id value, Str element);
 Str cuda_round(Cuda *c, Str v, Dtype t); // to storage's type and back; v any expression
@@ -161,6 +162,7 @@ typedef struct CudaLaunch {
   int x, y;
 } CudaLaunch;
 CudaLaunch cuda_launch_of(const Cuda *c);
+void cuda_put_launch(Cuda *c); // ": <<<96, dim3(32, 8)>>>", the end of a comment
 
 // product.c, scan.c
 void cuda_product(Cuda *c);

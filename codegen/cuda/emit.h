@@ -4,8 +4,8 @@
 
 #include "codegen/lower/kernel.h"
 
-// Before the passes of the lowered level: no intrinsic has an implementation of its own on this target, so that each
-// is compiled from its body.
+// Runs before the passes of the lowered level. This target has no hand-written implementations of intrinsics: each is
+// compiled from its body.
 void cuda_prepare(Module *m);
 // Appends the text of all kernels of the program (loops, products, running sums). False with a message in err where
 // something cannot be printed. Kernel NAME is the function NAME_kernel.

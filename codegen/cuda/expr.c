@@ -136,9 +136,10 @@ static Str index_name(const Cuda *c, uint32_t index) {
 
 static Str wide(Cuda *c, Id id, int need);
 
+Str cuda_times(Str v, int64_t by) { return by == 1 ? v : str_printf("%s * %lld", v, (long long)by); }
+
 static Str term(Str name, int64_t coef, bool cast) {
-  Str base = cast ? str_printf("(int64_t)%s", name) : name;
-  return coef == 1 ? base : str_printf("%s * %lld", base, (long long)coef);
+  return cuda_times(cast ? str_printf("(int64_t)%s", name) : name, coef);
 }
 
 static void add_term(Buf *b, Str t) { buf_printf(b, "%s%s", b->n ? " + " : "", t); }
@@ -174,7 +175,7 @@ static Str offset(Cuda *c, const Form *f, bool big, bool local) {
     bool plain = fits(c, e) && is_32(x) && !(big && !b.n);
     Str s = plain ? cuda_expr(c, e, coef == 1 ? P_ADD + 1 : P_MUL)
             : fits(c, e) ? str_printf("(int64_t)%s", cuda_expr(c, e, P_UNARY)) : wide(c, e, P_MUL);
-    add_term(&b, coef == 1 ? s : str_printf("%s * %lld", s, (long long)coef));
+    add_term(&b, cuda_times(s, coef));
   }
   if (f->base < 0 && b.n) buf_printf(&b, " - %lld", -(long long)f->base);
   else if (!base_done && (f->base || !b.n)) add_term(&b, str_printf("%lld", (long long)f->base));
@@ -327,7 +328,7 @@ static Str group(Cuda *c, Id id, int need) {
   uint32_t n = ex(c->m, id)->narg;
   for (uint32_t i = 1; i < n; i++) stride *= c->st->index[ex(c->m, ex_arg(c->m, id, i))->integer].extent;
   for (uint32_t i = 0; i < n; i++) {
-    add_term(&b, term(cuda_expr(c, ex_arg(c->m, id, i), stride == 1 ? P_ADD : P_MUL), stride, false));
+    add_term(&b, cuda_times(cuda_expr(c, ex_arg(c->m, id, i), stride == 1 ? P_ADD : P_MUL), stride));
     if (i + 1 < n) stride /= c->st->index[ex(c->m, ex_arg(c->m, id, i + 1))->integer].extent;
   }
   Str s = paren(str_internn(b.text, b.n), P_ADD, need);

@@ -4,7 +4,13 @@
 
 // ---- the launch's shape
 
-static void put_launch(Cuda *c) {
+void cuda_put_launch(Cuda *c) {
+  CudaLaunch l = cuda_launch_of(c);
+  if (l.y == 1) buf_printf(c->out, ": <<<%lld, %d>>>\n", (long long)l.blocks, l.x);
+  else buf_printf(c->out, ": <<<%lld, dim3(%d, %d)>>>\n", (long long)l.blocks, l.x, l.y);
+}
+
+static void put_team(Cuda *c) {
   const Schedule *s = &c->s;
   long long points = (long long)s->points;
   const char *many = points == 1 ? "" : "s";
@@ -14,13 +20,12 @@ static void put_launch(Cuda *c) {
   case TEAM_BLOCK: buf_printf(c->out, "// %lld row%s, a block each", points, many); break;
   case TEAM_COLUMN: buf_printf(c->out, "// %lld columns, %d threads each", points, s->threads); break;
   }
-  CudaLaunch l = cuda_launch_of(c);
-  if (l.y == 1) buf_printf(c->out, ": <<<%lld, %d>>>\n", (long long)l.blocks, l.x);
-  else buf_printf(c->out, ": <<<%lld, dim3(%d, %d)>>>\n", (long long)l.blocks, l.x, l.y);
+  cuda_put_launch(c);
 }
 
 CudaLaunch cuda_launch_of(const Cuda *c) {
   const Schedule *s = &c->s;
+  if (c->k->kind == K_GEMM) return (CudaLaunch){s->blocks, TILE, TILE};
   switch (s->team) {
   case TEAM_WARP: return (CudaLaunch){s->blocks, WARP, s->teams};
   case TEAM_COLUMN: return (CudaLaunch){s->blocks, WARP, s->threads};
@@ -300,7 +305,7 @@ static void print_fill(Cuda *c) {
   bool big = n > INT32_MAX - (1 << 22);
   c->s = (Schedule){TEAM_THREAD, 1, 256, n, (n + 255) / 256};
   if (c->s.blocks > 4096) c->s.blocks = 4096;
-  put_launch(c);
+  put_team(c);
   cuda_signature(c, 256, NULL);
   Dtype t = c->f->value.at[v].type;
   cuda_open(c, "for (%s i = %sblockIdx.x * 256 + threadIdx.x; i < %lld; i += gridDim.x * 256)", big ? "int64_t" : "int",
@@ -317,7 +322,7 @@ void cuda_loops(Cuda *c) {
     return;
   }
   cuda_schedule(c);
-  put_launch(c);
+  put_team(c);
   CudaLaunch l = cuda_launch_of(c);
   cuda_signature(c, l.x * l.y, NULL);
   name_kept(c);

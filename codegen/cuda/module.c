@@ -67,8 +67,6 @@ static bool print_kernel(Cuda *c, const FnPlan *fp, const Kernel *k, Buf *err) {
   return false;
 }
 
-static bool is_printed(const Kernel *k) { return kernel_is_named(k); }
-
 bool cuda_kernels(const Plan *p, Buf *out, Buf *err) {
   Cuda c;
   begin_file(&c, p, out);
@@ -81,7 +79,7 @@ bool cuda_kernels(const Plan *p, Buf *out, Buf *err) {
              precision_name(p->m));
   for (Id f = 0; f < p->m->fn.n; f++)
     for (uint32_t i = 0; p->reached[f] && i < p->fn[f].kernel.n; i++)
-      if (is_printed(&p->fn[f].kernel.at[i]) && !print_kernel(&c, &p->fn[f], &p->fn[f].kernel.at[i], err)) return false;
+      if (kernel_is_named(&p->fn[f].kernel.at[i]) && !print_kernel(&c, &p->fn[f], &p->fn[f].kernel.at[i], err)) return false;
   return true;
 }
 
@@ -92,7 +90,6 @@ static void print_stub(Cuda *c, Buf *out) {
   bool written[MOST_BUFFERS];
   uint32_t n = cuda_buffers(c, buffer, written);
   CudaLaunch l = cuda_launch_of(c);
-  if (c->k->kind == K_GEMM) l = (CudaLaunch){c->s.blocks, 16, 16};
   buf_printf(out, "extern \"C\" void dt_emulate_%s(void *const *arg, double beta) {\n  (void)beta;\n", c->k->name);
   buf_printf(out, "  dt_launch(%lld, dim3(%d, %d), [&] {\n    %s_kernel(", (long long)l.blocks, l.x, l.y, c->k->name);
   for (uint32_t i = 0; i < n; i++)
@@ -109,7 +106,7 @@ void cuda_stubs(const Plan *p, Buf *out) {
   begin_file(&c, p, &unused);
   for (Id f = 0; f < p->m->fn.n; f++)
     for (uint32_t i = 0; p->reached[f] && i < p->fn[f].kernel.n; i++)
-      if (is_printed(&p->fn[f].kernel.at[i]) && print_kernel(&c, &p->fn[f], &p->fn[f].kernel.at[i], &err))
+      if (kernel_is_named(&p->fn[f].kernel.at[i]) && print_kernel(&c, &p->fn[f], &p->fn[f].kernel.at[i], &err))
         print_stub(&c, out);
   buf_free(&unused);
   buf_free(&err);

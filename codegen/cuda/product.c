@@ -1,16 +1,11 @@
 // Matrix products as one plain tiled kernel: right for all strides and types, and far from a library's speed.
 #include "codegen/cuda/cuda.h"
 
-enum { TILE = 16 };
-
 typedef struct Product {
   const GemmPlan *g;
   Str name[4]; // of a, b, bias, c
-  Dtype a, b, bias, c;
   int64_t rows, columns; // tiles
 } Product;
-
-static Str scaled(Str v, int64_t by) { return by == 1 ? v : str_printf("%s * %lld", v, (long long)by); }
 
 static bool is_wide(const GemmPlan *g) {
   int64_t most = 0, strides[] = {g->a_row, g->a_col, g->b_row, g->b_col, g->c_row},
@@ -30,9 +25,9 @@ static int64_t blocks_of(const GemmPlan *g) {
 }
 
 static void move_pointers(Cuda *c, const Product *p, Str index, int64_t a, int64_t b, int64_t to) {
-  if (a) cuda_line(c, "%s += %s;\n", p->name[0], scaled(index, a));
-  if (b) cuda_line(c, "%s += %s;\n", p->name[1], scaled(index, b));
-  if (to) cuda_line(c, "%s += %s;\n", p->name[3], scaled(index, to));
+  if (a) cuda_line(c, "%s += %s;\n", p->name[0], cuda_times(index, a));
+  if (b) cuda_line(c, "%s += %s;\n", p->name[1], cuda_times(index, b));
+  if (to) cuda_line(c, "%s += %s;\n", p->name[3], cuda_times(index, to));
 }
 
 static void place_operands(Cuda *c, const Product *p) {
@@ -48,12 +43,6 @@ static void place_operands(Cuda *c, const Product *p) {
     move_pointers(c, p, str_printf("at_%u", l), g->batch[l].a, g->batch[l].b, g->batch[l].c);
     inner *= g->batch[l].count;
   }
-}
-
-static Str loaded(const Cuda *c, Dtype t, Str element) {
-  bool same = (t == DT_F32 && c->m->compute != DT_F64) || (t == DT_F64 && c->m->compute == DT_F64);
-  return same ? element : is_half(t) && c->m->compute == DT_F64 ? str_printf("(double)(float)%s", element)
-                                                                 : str_printf("(%s)%s", c->real, element);
 }
 
 static Str along(int64_t stride, const char *wide, Str k) {
@@ -72,10 +61,10 @@ static void multiply_tiles(Cuda *c, const Product *p, Str offset_a, Str offset_b
   const GemmPlan *g = p->g;
   const char *wide = is_wide(g) ? "(int64_t)" : "", *zero = c->m->compute == DT_F64 ? "0.0" : "0.0f";
   cuda_open(c, "for (int from = 0; from < %lld; from += %d)", (long long)g->k, TILE);
-  Str a = str_printf("a[%s%s%s + %s]", offset_a, wide, scaled("i", g->a_row), along(g->a_col, wide, "from + x"));
-  Str b = str_printf("b[%s%s + %s%s]", offset_b, along(g->b_row, wide, "from + y"), wide, scaled("j", g->b_col));
-  cuda_line(c, "tile_a[y][x] = %s;\n", inside(c, "i", g->m, "from + x", g->k, loaded(c, p->a, a)));
-  cuda_line(c, "tile_b[y][x] = %s;\n", inside(c, "j", g->n, "from + y", g->k, loaded(c, p->b, b)));
+  Str a = str_printf("a[%s%s%s + %s]", offset_a, wide, cuda_times("i", g->a_row), along(g->a_col, wide, "from + x"));
+  Str b = str_printf("b[%s%s + %s%s]", offset_b, along(g->b_row, wide, "from + y"), wide, cuda_times("j", g->b_col));
+  cuda_line(c, "tile_a[y][x] = %s;\n", inside(c, "i", g->m, "from + x", g->k, cuda_load(c, g->a, a)));
+  cuda_line(c, "tile_b[y][x] = %s;\n", inside(c, "j", g->n, "from + y", g->k, cuda_load(c, g->b, b)));
   cuda_line(c, "__syncthreads(); // the tiles are complete\n");
   cuda_line(c, "%s part = %s;\n", c->real, zero);
   cuda_line(c, "#pragma unroll\n");
@@ -90,7 +79,7 @@ static Str added_offset(const GemmPlan *g, bool of_a) {
   Buf b = {0};
   for (uint32_t l = 0; l < g->nbatch; l++) {
     int64_t by = of_a ? g->batch[l].a : g->batch[l].b;
-    if (is_added(g, l) && by) buf_printf(&b, "%s + ", scaled(str_printf("at_%u", l), by));
+    if (is_added(g, l) && by) buf_printf(&b, "%s + ", cuda_times(str_printf("at_%u", l), by));
   }
   Str s = str_internn(b.text ? b.text : "", b.n);
   buf_free(&b);
@@ -99,28 +88,23 @@ static Str added_offset(const GemmPlan *g, bool of_a) {
 
 static void store_sum(Cuda *c, const Product *p) {
   const GemmPlan *g = p->g;
-  Str element = str_printf("c[%s%s + j]", is_wide(g) ? "(int64_t)" : "", scaled("i", g->c_row));
+  Str element = str_printf("c[%s%s + j]", is_wide(g) ? "(int64_t)" : "", cuda_times("i", g->c_row));
   Str i = g->m % TILE ? str_printf("i >= %lld", (long long)g->m) : "", j = g->n % TILE ? str_printf("j >= %lld", (long long)g->n) : "";
   if (*i || *j) cuda_line(c, "if (%s%s%s) return;\n", i, *i && *j ? " || " : "", j);
   Str sum = "sum";
-  if (g->bias != NONE) sum = str_printf("sum + %s", loaded(c, p->bias, "bias[j]"));
-  else cuda_line(c, "if (beta != 0) sum += beta * %s;\n", loaded(c, p->c, element));
-  bool half = is_half(p->c);
-  cuda_line(c, half ? "%s = (%s)%s(%s);\n" : "%s = %s%s%s;\n", element, half ? cuda_type(c, p->c) : "",
-            half && c->m->compute == DT_F64 ? "(float)" : "", sum);
+  if (g->bias != NONE) sum = str_printf("sum + %s", cuda_load(c, g->bias, "bias[j]"));
+  else cuda_line(c, "if (beta != 0) sum += beta * %s;\n", cuda_load(c, g->c, element));
+  cuda_line(c, "%s = %s;\n", element, cuda_stored(c, sum, c->f->value.at[g->c].type));
 }
 
 void cuda_product(Cuda *c) {
   const GemmPlan *g = &c->k->gemm;
   Product p = {.g = g, .name = {"a", "b", "bias", "c"}, .rows = (g->m + TILE - 1) / TILE, .columns = (g->n + TILE - 1) / TILE};
-  p.a = c->f->value.at[g->a].type;
-  p.b = c->f->value.at[g->b].type;
-  p.c = c->f->value.at[g->c].type;
-  if (g->bias != NONE) p.bias = c->f->value.at[g->bias].type;
   c->s = (Schedule){TEAM_BLOCK, TILE * TILE, 1, g->m * g->n, blocks_of(g)};
   put_kernel(c->m, c->f, c->k, c->out);
-  buf_printf(c->out, "// %lld x %lld x %lld, a block for %d x %d results: <<<%lld, dim3(%d, %d)>>>\n", (long long)g->m,
-             (long long)g->n, (long long)g->k, TILE, TILE, (long long)c->s.blocks, TILE, TILE);
+  buf_printf(c->out, "// %lld x %lld x %lld, a block for %d x %d results", (long long)g->m, (long long)g->n, (long long)g->k,
+             TILE, TILE);
+  cuda_put_launch(c);
   const Str plain[] = {"a", "b", "c"};
   cuda_signature(c, TILE * TILE, g->bias == NONE ? plain : p.name);
   cuda_line(c, "__shared__ %s tile_a[%d][%d], tile_b[%d][%d];\n", c->real, TILE, TILE + 1, TILE, TILE + 1);

@@ -1,8 +1,6 @@
 // Running sums: a thread for each line, in double where the numbers are float, as runtime/device/cpu/scan.h has it.
 #include "codegen/cuda/cuda.h"
 
-static Str scaled(Str v, int64_t by) { return by == 1 ? v : str_printf("%s * %lld", v, (long long)by); }
-
 // "x += line % 3 * INT64_C(4);": where the thread's line begins.
 static void move(Cuda *c, Str name, Str at, int64_t by) {
   if (by) cuda_line(c, "%s += %s * INT64_C(%lld);\n", name, at, (long long)by);
@@ -33,13 +31,13 @@ void cuda_scan(Cuda *c) {
   for (uint32_t l = 0; l < p->nloop; l++) lines *= p->loop[l].count;
   c->s = (Schedule){TEAM_THREAD, 1, 256, lines, (lines + 255) / 256};
   put_kernel(c->m, c->f, c->k, c->out);
-  buf_printf(c->out, "// %lld lines of %lld, a thread each: <<<%lld, 256>>>\n", (long long)lines, (long long)p->along.count,
-             (long long)c->s.blocks);
+  buf_printf(c->out, "// %lld lines of %lld, a thread each", (long long)lines, (long long)p->along.count);
+  cuda_put_launch(c);
   cuda_signature(c, 256, (const Str[]){"x", "y"});
   place_line(c, p, lines);
   cuda_line(c, "%s sum = 0;\n", integer ? "int" : "double");
   cuda_open(c, "for (int i = 0; i < %lld; i++)", (long long)p->along.count);
-  Str x = str_printf("x[%s%s]", sign, scaled("(int64_t)i", p->along.x)), y = str_printf("y[%s%s]", sign, scaled("(int64_t)i", p->along.y));
+  Str x = str_printf("x[%s%s]", sign, cuda_times("(int64_t)i", p->along.x)), y = str_printf("y[%s%s]", sign, cuda_times("(int64_t)i", p->along.y));
   if (p->exclusive) cuda_line(c, "const %s before = sum;\n", integer ? "int" : "double");
   cuda_line(c, integer ? "sum = dt_add(sum, %s);\n" : "sum += %s;\n", x);
   Str v = p->exclusive ? "before" : "sum";
