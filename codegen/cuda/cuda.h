@@ -22,6 +22,7 @@ typedef struct Schedule {
   int teams; // of a block
   int64_t points; // of the grid; tiles, which are the processor's, do not count
   int64_t blocks;
+  int width; // > 1: a team is a thread that takes so many neighbouring points at once
 } Schedule;
 
 // How a team runs a nest.
@@ -62,6 +63,20 @@ typedef struct Cached {
   Str name; // of the array
 } Cached;
 
+// Neighbouring elements that a thread loads, or stores, at once, in a nest of s.width points.
+enum { MOST_WHEN = 3 };
+typedef struct Packed {
+  Id value, read; // NONE: what `ns` writes
+  const NestStmt *ns;
+  const Stmt *st;
+  Form form; // in ns
+  bool written, loaded; // what is written is loaded where it is added to
+  Id cond[MOST_WHEN]; // loaded if all of these are as `is` says
+  bool is[MOST_WHEN];
+  uint32_t nwhen;
+  Str name;
+} Packed;
+
 typedef struct Cuda {
   const Plan *plan;
   const Module *m;
@@ -94,6 +109,8 @@ typedef struct Cuda {
   const NestStmt *ns;
   const Stmt *st;
   Str *now; // for each value: what a statement of this nest made, at this point
+  VEC(Packed) packed; // of the nest
+  Str part; // number of the point among s.width, inside of their loop; NULL outside
   Str own; // number of the thread's position, in a nest that has arrays in registers; NULL in others
   VEC(Shared) shared; // subexpressions that have names
 } Cuda;
@@ -107,6 +124,7 @@ int64_t cuda_positions(const Cuda *c, uint32_t nest); // of a thread, at most
 bool cuda_is_kept(const Cuda *c, uint32_t nest, const NestStmt *ns, Id read); // the read is of a register
 // The registers that hold what is read; NULL: none do.
 const Cached *cuda_find_cached(const Cuda *c, uint32_t nest, const NestStmt *ns, Id read);
+bool cuda_is_inside(const Cuda *c, const Stmt *s, Id read); // at every point of the statement
 int64_t cuda_row_elements(const Cuda *c, Id value);
 Form cuda_form_read(const Cuda *c, const NestStmt *ns, Id read);
 Form cuda_form_lhs(const Cuda *c, const NestStmt *ns);
@@ -117,6 +135,17 @@ bool cuda_overlaps(const Cuda *c, Id a, Id b);
 // Why the team must wait before this nest, "x is complete", or NULL. `since`: the first nest after the last wait,
 // whose reads are over as well where `read`.
 Str cuda_must_wait(const Cuda *c, uint32_t nest, uint32_t since, bool read);
+
+// vector.c
+// Neighbouring points that a thread of the kernel takes at once, as its team is a thread; 1: points are taken one by one.
+int cuda_width(Cuda *c);
+int cuda_fill_width(const Cuda *c, Id value); // elements that a thread may set at once
+// The vector that has what is read (NONE: what the statement writes) at this point, or NULL.
+Packed *cuda_find_packed(const Cuda *c, Id read);
+struct Decls;
+// Prints loads and the loop over s.width points, or its end and the stores. outer: the variable's name outside.
+void cuda_open_packed(Cuda *c, const Nest *n, struct Decls *d);
+void cuda_close_packed(Cuda *c, struct Decls *d, Str outer);
 
 // expr.c
 const char *cuda_type(const Cuda *c, Dtype t); // of storage

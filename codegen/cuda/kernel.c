@@ -15,7 +15,11 @@ static void put_team(Cuda *c) {
   long long points = (long long)s->points;
   const char *many = points == 1 ? "" : "s";
   switch (s->team) {
-  case TEAM_THREAD: buf_printf(c->out, "// %lld point%s, a thread each", points, many); break;
+  case TEAM_THREAD:
+    buf_printf(c->out, "// %lld point%s, ", points, many);
+    if (s->width > 1) buf_printf(c->out, "%d to a thread", s->width);
+    else buf_printf(c->out, "a thread each");
+    break;
   case TEAM_WARP: buf_printf(c->out, "// %lld row%s, a warp each", points, many); break;
   case TEAM_BLOCK: buf_printf(c->out, "// %lld row%s, a block each", points, many); break;
   case TEAM_COLUMN: buf_printf(c->out, "// %lld columns, %d threads each", points, s->threads); break;
@@ -107,40 +111,30 @@ static void decode_point(Cuda *c, Decls *d, Str at, uint32_t n) {
   }
 }
 
-static bool is_large(const Cuda *c) { return c->s.blocks * c->s.teams > INT32_MAX - (1 << 20); }
+static int64_t launched(const Cuda *c) { return c->s.blocks * c->s.teams * (c->s.width > 1 ? c->s.width : 1); } // points
+
+static bool is_large(const Cuda *c) { return launched(c) > INT32_MAX - (1 << 20); }
 
 // "const int row = ..": by the only variable's name, where there is one.
 static void name_point(Cuda *c, Decls *d, Str at, Str wanted) {
   const char *type = is_large(c) ? "int64_t" : "int";
-  if (!c->l->ngrid && c->s.blocks * c->s.teams == 1) return;
+  if (!c->l->ngrid && launched(c) == 1) return;
   bool one = c->l->ngrid == 1;
   Str name = names_new(&c->names, one ? cuda_var_name(c, 0) : wanted);
   cuda_line(c, "const %s %s = %s;\n", type, name, at);
-  if (c->s.blocks * c->s.teams > c->s.points) cuda_line(c, "if (%s >= %lld) return;\n", name, (long long)c->s.points);
+  if (launched(c) > c->s.points) cuda_line(c, "if (%s >= %lld) return;\n", name, (long long)c->s.points);
   if (one) c->var[0] = name;
   else decode_point(c, d, name, c->l->ngrid);
 }
 
 static Str thread_number(const Cuda *c) {
   const char *wide = is_large(c) ? "(int64_t)" : "";
-  if (c->s.blocks == 1) return "threadIdx.x";
-  return str_printf("%sblockIdx.x * %d + threadIdx.x", wide, c->s.teams);
+  Str team = c->s.blocks == 1 ? "threadIdx.x" : str_printf("%sblockIdx.x * %d + threadIdx.x", wide, c->s.teams);
+  if (c->s.width <= 1) return team;
+  return str_printf(c->s.blocks == 1 ? "%s * %d" : "(%s) * %d", team, c->s.width);
 }
 
-static void open_thread(Cuda *c, Decls *d) {
-  if (c->s.blocks * c->s.teams >= c->s.points) {
-    name_point(c, d, thread_number(c), "i");
-    return;
-  }
-  const char *type = c->s.points > INT32_MAX - (1 << 22) ? "int64_t" : "int";
-  bool one = c->l->ngrid == 1;
-  Str name = names_new(&c->names, one ? cuda_var_name(c, 0) : "i");
-  cuda_open(c, "for (%s %s = %s; %s < %lld; %s += %lld)", type, name, thread_number(c), name, (long long)c->s.points,
-            name, (long long)c->s.blocks * c->s.teams);
-  c->base = c->indent;
-  if (one) c->var[0] = name;
-  else decode_point(c, d, name, c->l->ngrid);
-}
+static void open_thread(Cuda *c, Decls *d) { name_point(c, d, thread_number(c), "i"); }
 
 static void open_warp(Cuda *c, Decls *d) {
   c->place = names_new(&c->names, "lane");
@@ -301,17 +295,16 @@ static void print_nests(Cuda *c) {
 
 static void print_fill(Cuda *c) {
   Id v = c->k->fill;
+  Dtype t = c->f->value.at[v].type;
   int64_t n = value_count(&c->f->value.at[v]);
-  bool big = n > INT32_MAX - (1 << 22);
-  c->s = (Schedule){TEAM_THREAD, 1, 256, n, (n + 255) / 256};
-  if (c->s.blocks > 4096) c->s.blocks = 4096;
+  int width = cuda_fill_width(c, v);
+  c->s = (Schedule){TEAM_THREAD, 1, 256, n, (n / width + 255) / 256, width};
   put_team(c);
   cuda_signature(c, 256, NULL);
-  Dtype t = c->f->value.at[v].type;
-  cuda_open(c, "for (%s i = %sblockIdx.x * 256 + threadIdx.x; i < %lld; i += gridDim.x * 256)", big ? "int64_t" : "int",
-            big ? "(int64_t)" : "", (long long)n);
-  cuda_line(c, "%s[i] = %s;\n", c->pointer[v], is_half(t) ? str_printf("(%s)0.0f", cuda_type(c, t)) : "0");
-  cuda_close(c);
+  cuda_line(c, "const %s i = %s;\n", is_large(c) ? "int64_t" : "int", thread_number(c));
+  if (launched(c) > n) cuda_line(c, "if (i >= %lld) return;\n", (long long)n);
+  if (width > 1) cuda_line(c, "dt_store(&%s[i], DtVec<%s, %d>{});\n", c->pointer[v], cuda_type(c, t), width);
+  else cuda_line(c, "%s[i] = %s;\n", c->pointer[v], is_half(t) ? str_printf("(%s)0.0f", cuda_type(c, t)) : "0");
   buf_printf(c->out, "}\n");
 }
 

@@ -104,6 +104,8 @@ static void choose(Cuda *c, const NestStmt *ns) {
 static Dtype lhs_type(const Cuda *c) { return c->f->value.at[c->st->lhs].type; }
 
 static Str lhs_element(Cuda *c) {
+  const Packed *packed = cuda_find_packed(c, NONE);
+  if (packed) return str_printf("%s[%s]", packed->name, c->part);
   Form f = cuda_form_lhs(c, c->ns);
   return cuda_element(c, c->st->lhs, &f);
 }
@@ -255,19 +257,35 @@ static Str target(Cuda *c, Id v, bool *declared) {
   return cuda_name(c, in_memory(c, v) ? str_printf("%s_v", name) : name);
 }
 
+// Whether a later statement of the nest reads what this one makes, or writes it too.
+static bool used_later(const Cuda *c, const Nest *n, uint32_t i) {
+  Id v = c->f->stmt.at[n->stmt.at[i].stmt].lhs;
+  for (uint32_t j = i + 1; j < n->stmt.n; j++) {
+    const Stmt *s = &c->f->stmt.at[n->stmt.at[j].stmt];
+    if (s->lhs == v || stmt_has_read(c->m, c->f, s, v)) return true;
+  }
+  return false;
+}
+
+// Stores the value as it is computed: nothing else needs it, and no later statement reads what the store overwrites.
+static bool store_at_once(Cuda *c, const Nest *n, uint32_t i, Str guard) {
+  Id v = c->st->lhs;
+  bool last = i + 1 == n->stmt.n || cuda_find_packed(c, NONE);
+  if (!last || c->keep[v] != KEEP_NOT || !in_memory(c, v) || used_later(c, n, i) || c->now[v]) return false;
+  cuda_name_shared(c);
+  bool adds = c->st->acc && !c->ns->init;
+  Str x = cuda_expr(c, c->st->body, adds ? 7 : 0);
+  if (adds) x = cuda_sum_of(c, scalar_of(lhs_type(c)), old_value(c), x);
+  store(c, x, guard);
+  return true;
+}
+
 static void points(Cuda *c, const Nest *n, Str guard, bool scalars) {
   Str *value = NEWN(c->a, Str, n->stmt.n);
   for (uint32_t i = 0; i < n->stmt.n; i++) {
     choose(c, &n->stmt.at[i]);
     Id v = c->st->lhs;
-    if (n->stmt.n == 1 && c->keep[v] == KEEP_NOT) {
-      cuda_name_shared(c);
-      bool adds = c->st->acc && !c->ns->init;
-      Str x = cuda_expr(c, c->st->body, adds ? 7 : 0);
-      if (adds) x = cuda_sum_of(c, scalar_of(lhs_type(c)), old_value(c), x);
-      store(c, x, guard);
-      return;
-    }
+    if (store_at_once(c, n, i, guard)) continue;
     bool declared;
     Str text = point_value(c), name = target(c, v, &declared);
     if (declared && !scalars) cuda_line(c, "%s = %s;\n", name, text);
@@ -278,7 +296,7 @@ static void points(Cuda *c, const Nest *n, Str guard, bool scalars) {
     choose(c, &n->stmt.at[i]);
     bool last = true; // a later += to the same element has the sum
     for (uint32_t j = i + 1; j < n->stmt.n; j++) last &= c->f->stmt.at[n->stmt.at[j].stmt].lhs != c->st->lhs;
-    if (last && in_memory(c, c->st->lhs)) store(c, value[i], guard);
+    if (value[i] && last && in_memory(c, c->st->lhs)) store(c, value[i], guard);
   }
   for (uint32_t i = 0; i < n->stmt.n; i++) c->now[c->f->stmt.at[n->stmt.at[i].stmt].lhs] = NULL;
 }
@@ -294,6 +312,14 @@ static void declare_own(Cuda *c, const Nest *n) {
 
 static void pointwise(Cuda *c, const Nest *n) {
   Run run = c->run[c->nest];
+  if (c->s.width > 1) {
+    Decls d = {0};
+    Str outer = c->var[c->l->ngrid - 1];
+    cuda_open_packed(c, n, &d);
+    points(c, n, NULL, true);
+    cuda_close_packed(c, &d, outer);
+    return;
+  }
   if (run == RUN_ALL && !n->nloop) {
     points(c, n, c->first, true);
     return;

@@ -100,7 +100,7 @@ static void store_sum(Cuda *c, const Product *p) {
 void cuda_product(Cuda *c) {
   const GemmPlan *g = &c->k->gemm;
   Product p = {.g = g, .name = {"a", "b", "bias", "c"}, .rows = (g->m + TILE - 1) / TILE, .columns = (g->n + TILE - 1) / TILE};
-  c->s = (Schedule){TEAM_BLOCK, TILE * TILE, 1, g->m * g->n, blocks_of(g)};
+  c->s = (Schedule){TEAM_BLOCK, TILE * TILE, 1, g->m * g->n, blocks_of(g), 1};
   put_kernel(c->m, c->f, c->k, c->out);
   buf_printf(c->out, "// %lld x %lld x %lld, a block for %d x %d results", (long long)g->m, (long long)g->n, (long long)g->k,
              TILE, TILE);

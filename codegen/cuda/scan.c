@@ -29,7 +29,7 @@ void cuda_scan(Cuda *c) {
   const char *type = cuda_type(c, t), *sign = p->reverse ? "-" : "";
   int64_t lines = p->column.count;
   for (uint32_t l = 0; l < p->nloop; l++) lines *= p->loop[l].count;
-  c->s = (Schedule){TEAM_THREAD, 1, 256, lines, (lines + 255) / 256};
+  c->s = (Schedule){TEAM_THREAD, 1, 256, lines, (lines + 255) / 256, 1};
   put_kernel(c->m, c->f, c->k, c->out);
   buf_printf(c->out, "// %lld lines of %lld, a thread each", (long long)lines, (long long)p->along.count);
   cuda_put_launch(c);

@@ -150,8 +150,7 @@ enum {
   WARP_POINTS = 1024, // that a warp takes; more are a block's
   FEW_ROWS = 64, // so few grid points that a block takes fewer
   EACH = 8, // points of a thread in a block
-  COLUMN_EACH = 16, // rows of a thread in a column
-  GRID_BLOCKS = 4096 // of threads that take several points each
+  COLUMN_EACH = 16 // rows of a thread in a column
 };
 
 static void choose_team(Cuda *c) {
@@ -173,8 +172,9 @@ static void choose_team(Cuda *c) {
 static void count_blocks(Cuda *c) {
   Schedule *s = &c->s;
   const Loops *l = c->l;
-  s->blocks = (s->points + s->teams - 1) / s->teams;
-  if (s->team == TEAM_THREAD && s->blocks > GRID_BLOCKS) s->blocks = GRID_BLOCKS;
+  int64_t teams = s->width > 1 ? s->points / s->width : s->points;
+  if (s->width > 1) s->teams = power_of_two(teams, WARP, THREADS);
+  s->blocks = (teams + s->teams - 1) / s->teams;
   if (s->team != TEAM_COLUMN) return;
   int64_t columns = l->var.at[l->ngrid - 1].extent;
   s->blocks = s->points / columns * ((columns + WARP - 1) / WARP);
@@ -253,7 +253,7 @@ const Cached *cuda_find_cached(const Cuda *c, uint32_t nest, const NestStmt *ns,
   return NULL;
 }
 
-static bool is_inside(const Cuda *c, const Stmt *s, Id read) {
+bool cuda_is_inside(const Cuda *c, const Stmt *s, Id read) {
   const Value *v = &c->f->value.at[ex(c->m, read)->integer];
   for (uint32_t d = 0; d < v->rank; d++)
     if (!affine_inside(c->m, s, ex_arg(c->m, read, d), v->extent[d])) return false;
@@ -276,7 +276,7 @@ static void note_cached(const Module *m, Id read, void *ctx) {
   if (had) had->again |= had->nest < x->nest;
   // A sum under a condition may be left out, and its reads with it.
   bool left_out = stmt_of(c, x->ns)->red != RED_NONE && ex_is(m, stmt_of(c, x->ns)->body, OP_WHERE);
-  if (had || left_out || x->used[c->fp->layout[v].buffer] || !is_inside(c, stmt_of(c, x->ns), read)) return;
+  if (had || left_out || x->used[c->fp->layout[v].buffer] || !cuda_is_inside(c, stmt_of(c, x->ns), read)) return;
   Form f = cuda_form_read(c, x->ns, read);
   if (!f.rest.nrest && moves_along(c, x->nest, &f)) PUSH(c->a, c->cached, (Cached){.value = v, .form = f, .nest = x->nest});
 }
@@ -381,6 +381,7 @@ void cuda_schedule(Cuda *c) {
     c->s.team = TEAM_THREAD, c->s.threads = 1, c->s.teams = WARP;
     choose_runs(c);
   }
+  c->s.width = cuda_width(c);
   count_blocks(c);
   cache_rows(c);
 }

@@ -66,6 +66,13 @@ struct alignas(16) float4 {
   float x, y, z, w;
 };
 
+static inline void dt_aligned(const void *p, size_t bytes) {
+  if ((uintptr_t)p % bytes == 0) return;
+  fprintf(stderr, "emulated CUDA: an access to %p, which is no multiple of %zu\n", p, bytes);
+  abort();
+}
+#define DT_ALIGNED(p, bytes) dt_aligned(p, bytes)
+
 // ---- fibers
 struct DtFiber;
 struct DtWarp {

@@ -10,6 +10,7 @@
 #ifdef __CUDACC__
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#define DT_ALIGNED(p, bytes) // the hardware stops at a place that is not
 #else
 #include "runtime/device/cuda/emulate.h"
 #endif
@@ -18,6 +19,22 @@
 
 typedef __nv_bfloat16 bf16;
 typedef __half fp16;
+
+// ---- neighbouring elements, which a thread loads and stores in units of up to 16 bytes. The first lies at a multiple of
+// their bytes, or of 16 where they are more.
+template <class T, int n> struct alignas(n * sizeof(T) < 16 ? n * sizeof(T) : 16) DtVec {
+  T at[n];
+  __device__ __forceinline__ T &operator[](int i) { return at[i]; }
+  __device__ __forceinline__ const T &operator[](int i) const { return at[i]; }
+};
+template <int n, class T> DT_DEVICE DtVec<T, n> dt_load(const T *p) {
+  DT_ALIGNED(p, alignof(DtVec<T, n>));
+  return *reinterpret_cast<const DtVec<T, n> *>(p);
+}
+template <int n, class T> DT_DEVICE void dt_store(T *p, const DtVec<T, n> &v) {
+  DT_ALIGNED(p, alignof(DtVec<T, n>));
+  *reinterpret_cast<DtVec<T, n> *>(p) = v;
+}
 
 // ---- ints of 32 bits that wrap
 DT_DEVICE int dt_add(int a, int b) { return (int)((unsigned)a + (unsigned)b); }
