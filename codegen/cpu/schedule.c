@@ -2,61 +2,7 @@
 // into tiles, and how many points make a task.
 #include "codegen/cpu/target.h"
 #include "codegen/lower/fuse.h"
-
-// ---- lanes
-
-// Of one vector of points along an index, in units of a contiguous load: a gather of 16 lanes is
-// some ten of them, a load for all lanes a quarter.
-typedef struct LaneCost {
-  uint32_t index;
-  double cost;
-  bool impossible;
-} LaneCost;
-
-static void lane_access(const Fuse *u, const Stmt *s, Id read, const Affine *a, void *ctx) {
-  LaneCost *c = ctx;
-  bool rest = affine_rest_indices(u->m, a) >> c->index & 1, lhs = read == NONE;
-  int64_t coef = a->coef[c->index];
-  if (lhs && (rest || (!coef && c->index < s->nfree))) c->impossible = true;
-  else if (rest) c->cost += 10;
-  else if (coef == 1) c->cost += 1;
-  else if (!coef) c->cost += lhs ? 0 : 0.25;
-  else c->cost += lhs ? 16 : 10;
-}
-
-// Of a point, with the index in lanes, as the innermost of a variable of this extent; < 0: not possible.
-static double lane_cost(const Fuse *u, const Stmt *s, uint32_t index, int64_t extent) {
-  LaneCost c = {.index = index};
-  if (index < s->nfree && s->acc && !fuse_owned(u->m, u->f, s, index)) return -1;
-  fuse_accesses(u, s, lane_access, &c);
-  if (c.impossible) return -1;
-  int64_t lanes = u->m->limits.lanes;
-  double n = (double)extent, blocks = (double)((extent + lanes - 1) / lanes);
-  double cost = (c.cost + 1) * blocks * (double)lanes / n;
-  return index < s->nfree ? cost : cost + 24 / n; // a bound one ends in a fold of the lanes
-}
-
-static void count_access(const Fuse *u, const Stmt *s, Id read, const Affine *a, void *ctx) {
-  (void)u, (void)s, (void)read, (void)a;
-  *(double *)ctx += 1;
-}
-
-static double scalar_cost(const Fuse *u, const Stmt *s) {
-  double n = 1;
-  fuse_accesses(u, s, count_access, &n);
-  return n * (double)u->m->limits.lanes;
-}
-
-uint8_t cpu_lane_index(const Fuse *u, const Stmt *s) {
-  uint8_t best = NO_VAR;
-  double least = scalar_cost(u, s);
-  for (uint32_t i = 0; i < s->nindex; i++) {
-    if (s->index[i].extent < 2) continue;
-    double cost = lane_cost(u, s, i, s->index[i].extent);
-    if (cost >= 0 && cost <= least) best = (uint8_t)i, least = cost;
-  }
-  return best;
-}
+#include "codegen/lower/lane.h"
 
 // ---- loops
 
@@ -65,7 +11,7 @@ static const Stmt *stmt_of(const Schedule *x, const NestStmt *ns) { return &x->u
 // The free index of a lone pointwise statement that lanes suit best is one of the grid's.
 static bool lane_in_grid(const Schedule *x, const Member *y) {
   const Stmt *s = &x->u->f->stmt.at[y->stmt];
-  double least = scalar_cost(x->u, s);
+  double least = lane_none_cost(x->u, s);
   bool grid = false;
   for (uint32_t i = 0; i < s->nfree; i++) {
     double cost = s->index[i].extent > 1 ? lane_cost(x->u, s, i, s->index[i].extent) : -1;
@@ -100,7 +46,7 @@ static uint8_t pointwise_vec(const Schedule *x, const Nest *n, const uint8_t *ca
   uint8_t best = NO_VAR;
   double least = 0;
   for (uint32_t j = 0; j < n->stmt.n; j++)
-    least += scalar_cost(x->u, stmt_of(x, &n->stmt.at[j]));
+    least += lane_none_cost(x->u, stmt_of(x, &n->stmt.at[j]));
   for (uint32_t i = 0; i < count; i++) {
     double cost = 0;
     if (x->loops->var.at[candidate[i]].extent < 2) continue;

@@ -1,4 +1,5 @@
 #include "codegen/cpu/target.h"
+#include "codegen/lower/lane.h"
 
 static bool stores(Dtype t) { return t != DT_REAL; }
 
@@ -46,7 +47,7 @@ const Target cpu_target = {
     .takes_scan = cpu_takes_scan,
     .takes_intrinsic = cpu_takes_attention,
     .scratch = cpu_scratch,
-    .lane_index = cpu_lane_index,
+    .lane_index = lane_best,
     .schedule = cpu_schedule,
     .tasks = cpu_tasks,
     .order = cpu_order,

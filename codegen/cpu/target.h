@@ -7,7 +7,6 @@
 extern const Target cpu_target;
 
 // schedule.c
-uint8_t cpu_lane_index(const struct Fuse *u, const Stmt *s);
 void cpu_schedule(Schedule *x);
 void cpu_tasks(const Module *m, Kernel *k);
 
