@@ -4,28 +4,6 @@
 
 // ---- declarations
 
-static void declare_gemm(Host *h, const Fn *f, const Kernel *k) {
-  const GemmPlan *g = &k->gemm;
-  buf_printf(h->out, "static const DtGemm %s = {.m = %lld, .n = %lld, .k = %lld,\n", k->name,
-             (long long)g->m, (long long)g->n, (long long)g->k);
-  buf_printf(h->out,
-             "    .a_row = %lld, .a_col = %lld, .b_row = %lld, .b_col = %lld, .c_row = %lld",
-             (long long)g->a_row, (long long)g->a_col, (long long)g->b_row, (long long)g->b_col,
-             (long long)g->c_row);
-  if (g->nbatch) buf_printf(h->out, ",\n    .nbatch = %u, .batch = {", g->nbatch);
-  for (uint32_t i = 0; i < g->nbatch; i++)
-    buf_printf(h->out, "%s{.count = %lld, .a = %lld, .b = %lld, .c = %lld}", i ? ", " : "",
-               (long long)g->batch[i].count, (long long)g->batch[i].a, (long long)g->batch[i].b,
-               (long long)g->batch[i].c);
-  if (g->nbatch) buf_printf(h->out, "}");
-  if (is_half(f->value.at[g->a].type)) {
-    buf_printf(h->out, ",\n    .operand = %s, .result = %s", host_type[f->value.at[g->a].type],
-               host_type[f->value.at[g->c].type]);
-    if (g->bias != NONE) buf_printf(h->out, ", .bias = %s", host_type[f->value.at[g->bias].type]);
-  }
-  buf_printf(h->out, "};\n");
-}
-
 static void declare_scan(Host *h, const Kernel *k) {
   const ScanPlan *p = &k->scan;
   buf_printf(h->out,
@@ -44,7 +22,7 @@ static void declare_scan(Host *h, const Kernel *k) {
 void cpu_declare(Host *h, Id fn, const Kernel *k) {
   switch (k->kind) {
   case K_LOOPS: buf_printf(h->out, "DT_KERNEL(%s);\n", k->name); return;
-  case K_GEMM: declare_gemm(h, &h->m->fn.at[fn], k); return;
+  case K_GEMM: host_declare_product(h, &h->m->fn.at[fn], k); return;
   case K_SCAN: declare_scan(h, k); return;
   case K_INTRINSIC: cpu_attention_shape(h, fn, k); return;
   default: BUG("a kernel of kind %d is declared", k->kind);
@@ -74,27 +52,6 @@ static void launch_loops(HostFn *x, const Kernel *k) {
   put_call(&x->body, 2, extent ? "dt_launch_extent" : "dt_launch", arg, n, ";\n");
 }
 
-static void launch_gemm(HostFn *x, uint32_t kernel) {
-  const Kernel *k = &x->fp->kernel.at[kernel];
-  const GemmPlan *g = &k->gemm;
-  bool stores = host_kernel_stores(x->h, x->id, kernel);
-  x->beta_used |= stores;
-  const Layout *l = x->fp->layout;
-  const char *beta = g->accumulate ? "1" : "0";
-  if (g->bias != NONE) {
-    Str with[] = {k->name, host_plus(host_buffer(x, l[g->a].buffer), g->a_offset),
-                  host_plus(host_buffer(x, l[g->b].buffer), g->b_offset),
-                  host_plus(host_buffer(x, l[g->bias].buffer), g->bias_offset),
-                  host_plus(host_buffer(x, l[g->c].buffer), g->c_offset)};
-    put_call(&x->body, 2, "dt_matmul_bias", with, 5, ";\n");
-    return;
-  }
-  Str arg[] = {k->name, host_plus(host_buffer(x, l[g->a].buffer), g->a_offset),
-               host_plus(host_buffer(x, l[g->b].buffer), g->b_offset),
-               host_plus(host_buffer(x, l[g->c].buffer), g->c_offset), stores ? "beta" : beta};
-  put_call(&x->body, 2, "dt_matmul", arg, 5, ";\n");
-}
-
 static void launch_scan(HostFn *x, const Kernel *k) {
   Str arg[] = {k->name, host_plus(host_buffer(x, k->scan.from), k->scan.from_offset),
                host_plus(host_buffer(x, k->scan.to), k->scan.to_offset)};
@@ -105,7 +62,7 @@ void cpu_launch(HostFn *x, uint32_t kernel) {
   const Kernel *k = &x->fp->kernel.at[kernel];
   switch (k->kind) {
   case K_LOOPS: launch_loops(x, k); return;
-  case K_GEMM: launch_gemm(x, kernel); return;
+  case K_GEMM: host_launch_product(x, kernel, "dt_matmul", "dt_matmul_bias"); return;
   case K_SCAN: launch_scan(x, k); return;
   case K_INTRINSIC: cpu_attention_launch(x, kernel); return;
   default: BUG("a kernel of kind %d is launched", k->kind);

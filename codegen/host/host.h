@@ -79,6 +79,11 @@ void host_kernels(Host *h, Id fn);
 // The comment above a kernel: its source, bytes and operations, then its statements.
 void put_kernel(const Module *m, const Fn *f, const Kernel *k, Buf *b);
 
+// product.c: matrix products
+void host_declare_product(Host *h, const Fn *f, const Kernel *k); // its DtGemm
+// Its launch, plain(name, a, b, c, beta) or biased(name, a, b, bias, c).
+void host_launch_product(HostFn *x, uint32_t kernel, const char *plain, const char *biased);
+
 // store.c: accumulators that need not start as zeros
 void host_find_stores(Host *h); // fills stores
 bool host_takes_beta(const Host *h, Id fn);

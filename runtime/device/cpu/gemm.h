@@ -6,24 +6,7 @@
 #ifndef DTC_RUNTIME_CPU_GEMM_H
 #define DTC_RUNTIME_CPU_GEMM_H
 
-#include <stdint.h>
-
-#include "runtime/program.h"
-
-// All strides are in elements and may be anything, zero and negative included; a matrix whose row
-// or column stride is 1 is fastest. C's columns are contiguous, and no two elements of C overlap.
-typedef struct {
-  int64_t m, n, k;
-  int64_t a_row, a_col; // A[i, p] is a[i * a_row + p * a_col]
-  int64_t b_row, b_col; // B[p, j] is b[p * b_row + j * b_col]
-  int64_t c_row;        // C[i, j] is c[i * c_row + j]
-  int nbatch;           // loops around the product, outermost first; 0 to 4
-  struct {
-    int64_t count;
-    int64_t a, b, c; // strides of the three operands
-  } batch[4];        // c == 0 with count > 1: the products are added up, in order
-  DtType operand, result, bias; // dt_gemm_half: the types of A and B, of C and of the bias
-} DtGemm;
+#include "runtime/device/product.h"
 
 // beta is usually 0 (C is only written, and may be uninitialised) or 1 (accumulate).
 // An empty sum (k == 0) is 0.
