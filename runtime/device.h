@@ -19,6 +19,7 @@
 typedef struct DtDeviceLimits {
   int64_t map_bytes;     // that dt_device_map shows the host at a time, at least
   int64_t squares_block; // elements whose squares have one partial sum
+  int ranks;             // that a run may have, at most
 } DtDeviceLimits;
 const DtDeviceLimits *dt_device_limits(void);
 
@@ -31,6 +32,9 @@ void dt_device_close(void);
 
 // ---- memory
 
+// Bytes of memory that regions of all `ranks` on this machine may take, as far as anything says; and who says so, for
+// messages: "the machine has".
+int64_t dt_device_memory(int ranks, const char **who);
 // Bytes that kernels need besides regions (such as the scratch of threads), with `threads` of the host.
 int64_t dt_device_work_bytes(const DtProgram *p, int threads);
 // Has them. 71.
@@ -81,8 +85,8 @@ void dt_device_copy_rows(void *to, size_t to_pitch, const void *from, size_t fro
 void dt_device_add(DtType type, void *to, const void *from, int64_t n);
 // v[i] /= by.
 void dt_device_divide(DtType type, void *v, double by, int64_t n);
-// *sum = the sum of the squares of n floats or doubles, in double: partial sums of blocks of squares_block, in
-// `work`, are added in order. A function of the elements and their number alone.
+// *sum = the sum of the squares of n floats or doubles, in double: blocks of squares_block have a partial sum
+// each, in `work`. A function of the elements and their number alone.
 void dt_device_squares(DtType type, const void *v, int64_t n, double *work, double *sum);
 
 // to[i] = from[i], rounded to a 16-bit type. The arrays lie apart, or begin at one place.

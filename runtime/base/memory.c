@@ -1,6 +1,5 @@
 #define _GNU_SOURCE
 #include "runtime/base/canary.h"
-#include "runtime/base/limit.h"
 #include "runtime/base/parallel.h"
 #include "runtime/device.h"
 #include "runtime/train/run.h"
@@ -111,9 +110,8 @@ static int list_regions(DtRun *r, Region list[MOST_REGIONS]) {
 
 // What all ranks of this machine need, or will soon, must fit: none is to be killed hours later.
 static int check_fits(const DtRun *r, int64_t need, DtError *e) {
-  bool group;
-  int64_t have = dt_memory_limit("", &group);
-  const char *who = group ? "its control group allows" : "the machine has";
+  const char *who;
+  int64_t have = dt_device_memory(dt_world.local_size > 1 ? dt_world.local_size : 1, &who);
   int ranks = dt_world.local_size > 1 ? dt_world.local_size : 1;
   if (need <= have / ranks) return 0;
   if (ranks == 1)

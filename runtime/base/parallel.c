@@ -147,6 +147,14 @@ void dt_parallel_init(int threads) {
     if (pthread_create(&pool.thread[i], NULL, worker, (void *)(intptr_t)i) != 0) break;
 }
 
+void dt_parallel_open(int threads, int ranks) {
+  int here = processors();
+  if (ranks < 1) ranks = 1;
+  if (!threads) threads = here / ranks > 1 ? here / ranks : 1;
+  if (threads * ranks > here) dt_parallel_spin(0);
+  dt_parallel_init(threads);
+}
+
 void dt_parallel_done(void) {
   atomic_store(&pool.quit, true);
   if (pool.threads > 1) {

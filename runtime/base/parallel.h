@@ -20,6 +20,10 @@ typedef void DtKernel(void *const *arg, int64_t begin, int64_t end);
 // time.
 void dt_parallel_init(int threads);
 
+// As dt_parallel_init, for one of `ranks` processes of this machine: 0 threads are its share of the processors, and with
+// more threads than processors idle ones sleep at once.
+void dt_parallel_open(int threads, int ranks);
+
 // Stops the threads and frees their scratch memory. Without a pool everything runs on the caller.
 void dt_parallel_done(void);
 

@@ -366,7 +366,11 @@ int dt_main(const DtProgram *p, int argc, char **argv) {
     return status;
   }
   a.first = dt_world.rank == 0;
-  dt_device_open((int)a.r.o.threads, dt_world.local_size);
-  run(&a, &e);
+  if (dt_world.size > dt_device_limits()->ranks) {
+    dt_fail(&e, DT_EXIT_MISFIT, "%d ranks: on this target the program runs as %d", dt_world.size, dt_device_limits()->ranks);
+  } else {
+    dt_device_open((int)a.r.o.threads, dt_world.local_size);
+    run(&a, &e);
+  }
   return finish(&a, &e);
 }

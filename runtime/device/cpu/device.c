@@ -4,13 +4,12 @@
 #include "runtime/device.h"
 
 #include "runtime/base/canary.h"
+#include "runtime/base/limit.h"
 #include "runtime/base/parallel.h"
 #include "runtime/device/cpu/level.h"
 
-#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -19,7 +18,7 @@
 enum { SLACK = DT_SCRATCH_SLACK, CANARY = DT_CANARY, PAGE = 4096, PART = 1 << 20 };
 
 const DtDeviceLimits *dt_device_limits(void) {
-  static const DtDeviceLimits limits = {.map_bytes = INT64_MAX, .squares_block = 4096};
+  static const DtDeviceLimits limits = {.map_bytes = INT64_MAX, .squares_block = 4096, .ranks = INT32_MAX};
   return &limits;
 }
 
@@ -36,15 +35,7 @@ int dt_device_fits(const DtProgram *p, DtError *e) {
                  missing);
 }
 
-void dt_device_open(int threads, int ranks) {
-  cpu_set_t set;
-  int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
-  if (ranks < 1) ranks = 1;
-  if (cores < 1) cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
-  if (!threads) threads = cores / ranks > 1 ? cores / ranks : 1;
-  if (threads * ranks > cores) dt_parallel_spin(0);
-  dt_parallel_init(threads);
-}
+void dt_device_open(int threads, int ranks) { dt_parallel_open(threads, ranks); }
 
 void dt_device_close(void) { dt_parallel_done(); }
 
@@ -98,6 +89,14 @@ void dt_device_free(void *p, int64_t bytes) {
 
 void *dt_host_alloc(int64_t bytes, DtError *e) { return dt_device_alloc(bytes, 0, e); }
 void dt_host_free(void *p, int64_t bytes) { dt_device_free(p, bytes); }
+
+int64_t dt_device_memory(int ranks, const char **who) {
+  bool group;
+  (void)ranks;
+  int64_t have = dt_memory_limit("", &group);
+  *who = group ? "its control group allows" : "the machine has";
+  return have;
+}
 
 // ---- the threads' scratch
 
