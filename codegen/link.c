@@ -77,13 +77,12 @@ static int compiler(const char **arg) {
   return n;
 }
 
-// Runs a tool found through PATH; its messages go where ours go.
-static bool run(const char *const *arg) {
+// Its messages go where ours go.
+bool link_run(const char *const *arg, const char *hint) {
   pid_t pid;
   int status, e = posix_spawnp(&pid, arg[0], NULL, NULL, (char *const *)arg, environ);
   if (e) {
-    fprintf(stderr, "dtc: cannot run the C compiler '%s': %s (install one, or name it in CC)\n",
-            arg[0], strerror(e));
+    fprintf(stderr, "dtc: cannot run %s: %s (%s)\n", arg[0], strerror(e), hint);
     return false;
   }
   while (waitpid(pid, &status, 0) < 0)
@@ -121,8 +120,8 @@ static int append(const char **arg, const char *const *list) {
   return n;
 }
 
-bool link_host(const LinkOptions *o, Str dir, const char *const *object, const char *const *library) {
-  Str prefix = install_dir(), runtime = str_printf("%s/lib/dtc/libdtc_rt.a", prefix);
+bool link_host(const LinkOptions *o, Str dir, const char *const *object, const LinkWith *with) {
+  Str prefix = install_dir(), runtime = str_printf("%s/lib/dtc/%s", prefix, with->runtime);
   if (!exists(runtime)) {
     fprintf(stderr, "dtc: the runtime is missing: %s\n", runtime);
     return false;
@@ -139,27 +138,27 @@ bool link_host(const LinkOptions *o, Str dir, const char *const *object, const c
   arg[n++] = str_printf("%s/train.c", dir);
   n += append(arg + n, object);
   arg[n++] = runtime;
-  n += append(arg + n, library);
+  n += append(arg + n, with->library);
   n += runtime_libs(prefix, arg + n);
   arg[n] = NULL;
-  return run(arg);
+  return link_run(arg, "the C compiler: install one, or name it in CC");
 }
 
-void link_makefile(const char *objects, const char *tools, const char *const *library, Buf *b) {
+void link_makefile(const char *objects, const char *tools, const LinkWith *with, Buf *b) {
   buf_printf(b,
              "# Rebuilds the training program from the sources that dtc left here.\n"
              "DTC ?= %s\nCC ?= cc\n%sCFLAGS ?=",
              install_dir(), tools);
   for (int i = 0; i < NCOMPILE; i++) buf_printf(b, " %s", compile_flags[i]);
   buf_printf(b, "\nLDLIBS ?=");
-  for (; *library; library++) buf_printf(b, " %s", *library);
+  for (int i = 0; with->library[i]; i++) buf_printf(b, " %s", with->library[i]);
   const char *lib[MOST_WORDS];
   int nlib = runtime_libs(install_dir(), lib);
   for (int i = 0; i < nlib; i++) buf_printf(b, " %s", lib[i]);
   buf_printf(b,
              "\n\ntrain: train.c %s\n"
-             "\t$(CC) $(CFLAGS) -I$(DTC)/include/dtc -o $@ $^ $(DTC)/lib/dtc/libdtc_rt.a $(LDLIBS)\n\n",
-             objects);
+             "\t$(CC) $(CFLAGS) -I$(DTC)/include/dtc -o $@ $^ $(DTC)/lib/dtc/%s $(LDLIBS)\n\n",
+             objects, with->runtime);
 }
 
 static Str make_dir(const LinkOptions *o) {

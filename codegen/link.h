@@ -11,6 +11,7 @@ typedef struct LinkOptions {
                   // removed
   Str arch; // what the kernels were compiled for
   bool shared; // a shared object without main, for tests to dlopen
+  bool emulate; // a GPU's kernels run on the CPU
   bool quick; // host code as it stands: for tests that compile much and run it once
 } LinkOptions;
 
@@ -27,9 +28,16 @@ Str install_dir(void);
 // ---- for Target.build
 
 bool link_write(Str path, const Buf *b); // false after a message
-// Compiles DIR/train.c and links it with object files and libraries (flags too), both lists that end with NULL.
-bool link_host(const LinkOptions *o, Str dir, const char *const *object, const char *const *library);
-// The variables and the rule by which a Makefile does the same, `library` included: DIR/train from train.c and `objects`.
-void link_makefile(const char *objects, const char *tools, const char *const *library, Buf *b);
+// What a target's programs are linked with.
+typedef struct LinkWith {
+  const char *runtime; // the runtime's archive in lib/dtc, "libdtc_rt.a"
+  const char *const *library; // libraries, and flags; ends with NULL
+} LinkWith;
+// Compiles DIR/train.c and links it with object files (flags too; the list ends with NULL).
+bool link_host(const LinkOptions *o, Str dir, const char *const *object, const LinkWith *with);
+// The variables and the rule by which a Makefile does the same: DIR/train from train.c and `objects`.
+void link_makefile(const char *objects, const char *tools, const LinkWith *with, Buf *b);
+// Runs a tool, found through PATH; `arg` ends with NULL. False after a message, where `hint` says how to have the tool.
+bool link_run(const char *const *arg, const char *hint);
 
 #endif

@@ -43,6 +43,7 @@ typedef struct ReductionOrder {
 typedef struct KernelOptions {
   Str arch; // a processor, as --arch says it
   int optimise; // 0 to 3
+  bool emulate; // a GPU's kernels: to run on the CPU
 } KernelOptions;
 
 typedef struct Target {
@@ -105,7 +106,8 @@ typedef struct Target {
 } Target;
 
 const Target *target_named(const char *name); // NULL: there is none
-void target_names(Buf *out); // "cpu": all names, with commas
+const Target *target_with_form(const char *form); // the first with such a form of its kernels, or NULL
+void target_names(Buf *out); // "cpu or cuda": all names, with commas
 // The module is compiled for the target, within its limits.
 void target_use(Module *m, const Target *t);
 

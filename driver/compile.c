@@ -8,7 +8,6 @@
 
 #include "codegen/lower/text.h"
 #include "codegen/lower/verify.h"
-#include "codegen/cuda/emit.h"
 #include "codegen/link.h"
 #include "codegen/target.h"
 #include "driver/passes.h"
@@ -285,16 +284,6 @@ static int32_t microbatches(const Job *j) {
   return n > INT32_MAX ? INT32_MAX : (int32_t)n;
 }
 
-// The kernels as CUDA. That target compiles intrinsics from their bodies, so the program is lowered again.
-static int emit_cuda(Job *j) {
-  Buf text = {0}, err = {0};
-  cuda_prepare(j->m);
-  bool ok = cuda_kernels(plan_lower(j->m), &text, &err);
-  if (!ok) fprintf(stderr, "dtc: --emit cuda: %s\n", err.text);
-  buf_free(&err);
-  return ok ? put_buf(j, &text) : EXIT_TOOL;
-}
-
 static int backend(Job *j) {
   Plan *p = j->m->lowered;
   p->zero = zero_options(j->o);
@@ -316,8 +305,8 @@ static int backend(Job *j) {
     schedule_print(p, microbatches(j), &text);
     return put_buf(j, &text);
   }
-  if (j->o->emit == EMIT_CUDA) return emit_cuda(j);
-  KernelOptions ko = {.arch = j->o->arch, .optimise = (int)j->m->limits.optimise};
+  KernelOptions ko = {.arch = j->o->arch, .optimise = (int)j->m->limits.optimise,
+                      .emulate = j->o->emulate};
   double start = now();
   if (j->o->emit != EMIT_C &&
       !j->o->target->kernels(p, &ko, j->o->emit == EMIT_FORM ? j->o->form : NULL, &object, &err)) {
@@ -337,6 +326,7 @@ static int backend(Job *j) {
                     .save_temps = j->o->save_temps,
                     .arch = j->o->arch,
                     .plan = p,
+                    .emulate = j->o->emulate,
                     .quick = !j->m->limits.optimise};
   start = now();
   status = link_program(&lo, &text, &object) ? 0 : EXIT_TOOL;

@@ -13,7 +13,7 @@
 // A row without a name heads those that follow. --help prints the rows in this order, and from that
 // text scripts/from-help.awk makes manual pages and completions.
 enum {
-  OPT_TARGET = 256, OPT_ARCH, OPT_TP, OPT_PP, OPT_CP, OPT_SEQUENCE, OPT_CP_ATTENTION, OPT_EP,
+  OPT_TARGET = 256, OPT_EMULATE, OPT_ARCH, OPT_TP, OPT_PP, OPT_CP, OPT_SEQUENCE, OPT_CP_ATTENTION, OPT_EP,
   OPT_ZERO, OPT_ZERO_GROUP, OPT_ACCUMULATE, OPT_GATHER, OPT_IN_FLIGHT, OPT_SCHEDULE, OPT_PRECISION,
   OPT_CHECKPOINT, OPT_EMIT, OPT_DUMP, OPT_DUMP_PLACES, OPT_RUN, OPT_CHECK, OPT_INTERPRET, OPT_STEPS, OPT_VERIFY, OPT_DATA, OPT_REPORT,
   OPT_MEMORY, OPT_DETERMINISTIC, OPT_REDUCE_DTYPE, OPT_BUNDLE, OPT_DP, OPT_GLOBAL_BATCH,
@@ -34,7 +34,8 @@ static const Row rows[] = {
      "override a size of the model or a setting of its\ntrain block (repeatable)"},
     {'I', "include", "DIR", "where `use` looks before the stdlib (repeatable)"},
     {OPT_PRECISION, "precision", "fp32|fp64|bf16|fp16", "override the train block's; fp64 is for checking"},
-    {OPT_TARGET, "target", "cpu", "the target to compile for"},
+    {OPT_TARGET, "target", "cpu|cuda", "the target to compile for (default cpu)"},
+    {OPT_EMULATE, "emulate", NULL, "--target cuda: kernels run on the CPU, for tests"},
     {OPT_ARCH, "arch", "NAME",
      "processor: native (default), x86-64, x86-64-v3,\nx86-64-v4, or a name that LLVM knows"},
     {OPT_MEMORY, "memory", "BYTES",
@@ -161,10 +162,10 @@ static bool bytes(const char *text, int64_t *out) {
 }
 
 static int set_emit(Options *o, const char *what) {
-  static const char *const name[] = {"ast", "ir", "kernels", "c", "cuda", "plan", "schedule"};
+  static const char *const name[] = {"ast", "ir", "kernels", "c", "plan", "schedule"};
   o->emit = EMIT_FORM; // as which a target prints kernels, which check_form knows once --target is read
   o->form = what;
-  for (int i = 0; i < 7; i++)
+  for (int i = 0; i < 6; i++)
     if (!strcmp(what, name[i])) o->emit = (Emit)(EMIT_AST + i);
   return 0;
 }
@@ -176,7 +177,7 @@ static int check_form(const Options *o) {
     if (!strcmp(o->target->forms[i], o->form)) return 0;
     buf_printf(&names, "%s, ", o->target->forms[i]);
   }
-  int status = usage("--emit %s: expected ast, ir, kernels, c, cuda, %splan or schedule", o->form, names.text);
+  int status = usage("--emit %s: expected ast, ir, kernels, c, %splan or schedule", o->form, names.text);
   buf_free(&names);
   return status;
 }
@@ -185,7 +186,6 @@ static int set_target(Options *o, const char *name) {
   Buf names = {0};
   o->target = target_named(name);
   if (o->target) return 0;
-  if (!strcmp(name, "cuda")) return usage("--target cuda: this version of dtc compiles for the CPU only");
   target_names(&names);
   int status = usage("--target %s: expected %s", name, names.text);
   buf_free(&names);
@@ -291,9 +291,19 @@ static int combine_flight(const Options *o) {
   return 0;
 }
 
+// A GPU's program runs as one rank in this version.
+static int combine_target(const Options *o) {
+  bool cuda = !strcmp(o->target->name, "cuda");
+  if (o->emulate && !cuda) return usage("--emulate is for --target cuda");
+  if (cuda && (o->tp | o->pp | o->cp | o->dp) > 1 && !o->interpret && !o->report && !o->emit && !o->check)
+    return usage("--target cuda: this version runs a program on one GPU; --tp, --pp, --cp and --dp are for --target cpu");
+  return 0;
+}
+
 // What one option means for another.
 static int combine(Options *o) {
   int bad = combine_pipeline(o);
+  if (!bad) bad = combine_target(o);
   if (!bad) bad = combine_outputs(o);
   if (bad) return bad;
   if (o->gather && o->zero < 3)
@@ -348,6 +358,7 @@ static int set(Options *o, Arena *a, int key, const char *v) {
     return 0;
   case 'I': PUSH(a, o->include, v); return 0;
   case OPT_TARGET: return set_target(o, v);
+  case OPT_EMULATE: o->emulate = true; return 0;
   case OPT_ARCH: o->arch = v; return 0;
   case OPT_TP: return degree("tp", v, &o->tp);
   case OPT_PP:
@@ -453,7 +464,7 @@ int options_parse(Options *o, Arena *a, int argc, char **argv) {
                                           : required_argument;
     longs[n++] = (struct option){rows[i].name, has, NULL, rows[i].key};
   }
-  *o = (Options){.target = target_named("cpu")};
+  *o = (Options){0};
   bool given[NROW] = {false};
   opterr = 0;
   for (int key; (key = getopt_long(argc, argv, ":o:D:I:v", longs, NULL)) != -1;) {
@@ -474,6 +485,8 @@ int options_parse(Options *o, Arena *a, int argc, char **argv) {
   if (optind + 1 < argc)
     return usage("more than one model given: '%s' and '%s'", argv[optind], argv[optind + 1]);
   o->input = argv[optind];
+  if (!o->target && o->emit == EMIT_FORM) o->target = target_with_form(o->form); // whose form it is
+  if (!o->target) o->target = target_named("cpu");
   if (!o->arch) o->arch = o->target->usual_arch;
   int bad = check_form(o);
   if (!bad) bad = combine(o);

@@ -4,7 +4,7 @@
 
 #include "ir/util.h"
 
-typedef enum Emit { EMIT_NONE, EMIT_AST, EMIT_IR, EMIT_KERNELS, EMIT_C, EMIT_CUDA, EMIT_PLAN, EMIT_SCHEDULE, EMIT_FORM } Emit;
+typedef enum Emit { EMIT_NONE, EMIT_AST, EMIT_IR, EMIT_KERNELS, EMIT_C, EMIT_PLAN, EMIT_SCHEDULE, EMIT_FORM } Emit;
 
 // Exit statuses of dtc.
 enum { EXIT_MODEL = 1, EXIT_USAGE = 2, EXIT_TOOL = 3, EXIT_BUG = 70 };
@@ -14,6 +14,7 @@ typedef struct Options {
   Str output; // -o; NULL: ./train, or stdout for --emit and --report
   VEC(Str) define, include;
   const struct Target *target; // codegen/target.h
+  bool emulate;
   Str arch, precision;
   Emit emit;
   Str form; // of EMIT_FORM: one of the target's

@@ -4,9 +4,10 @@
 
 // --as-needed: a program names only the libraries that it uses.
 static const char *const library[] = {"-Wl,--as-needed", "-lmvec", "-lm", "-lpthread", NULL};
+static const LinkWith with = {"libdtc_rt.a", library};
 
 static void print_makefile(const LinkOptions *o, Buf *b) {
-  link_makefile("kernels.o", "LLC ?= llc-19\n", library, b);
+  link_makefile("kernels.o", "LLC ?= llc-19\n", &with, b);
   buf_printf(b,
              "# Only after a change to kernels.ll: dtc wrote kernels.o itself.\n"
              "kernels.o: kernels.ll\n"
@@ -33,5 +34,5 @@ static bool write_extras(const LinkOptions *o, Str dir) {
 bool cpu_build(const LinkOptions *o, Str dir, const Buf *kernels) {
   const char *object[] = {str_printf("%s/kernels.o", dir), NULL};
   return (!o->save_temps || write_extras(o, dir)) && link_write(object[0], kernels) &&
-         link_host(o, dir, object, library);
+         link_host(o, dir, object, &with);
 }

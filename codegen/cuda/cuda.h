@@ -2,6 +2,7 @@
 #ifndef DTC_CUDA_H
 #define DTC_CUDA_H
 
+#include "codegen/cuda/emit.h"
 #include "codegen/host/host.h"
 #include "codegen/lower/affine.h"
 #include "codegen/lower/nest.h"

@@ -4,16 +4,15 @@
 
 #include "codegen/lower/kernel.h"
 
-// Runs before the passes of the lowered level. This target has no hand-written implementations of intrinsics: each is
-// compiled from its body.
-void cuda_prepare(Module *m);
-// Appends the text of all kernels of the program (loops, products, running sums). False with a message in err where
-// something cannot be printed. Kernel NAME is the function NAME_kernel.
-bool cuda_kernels(const Plan *p, Buf *out, Buf *err);
-// For programs that run the kernels on the CPU: for each kernel, after the text of cuda_kernels, a function
-//     extern "C" void dt_emulate_NAME(void *const *arg, double beta);
-// that launches it; arg: its buffers, and the key of random numbers where it takes one. Products and running sums
-// take their first elements.
-void cuda_stubs(const Plan *p, Buf *out);
+// Appends the text of all kernels of the program: loops, running sums, and those products that cuBLASLt does not take.
+// Kernel NAME is the function NAME_kernel. With `emulate`, then also the table of kernels by which the stand-in of the
+// driver runs them on the CPU. False with a message in err where something cannot be printed.
+bool cuda_kernels(const Plan *p, bool emulate, Buf *out, Buf *err);
+// The shape of a kernel's launch: blocks of x by y threads.
+void cuda_kernel_shape(const Plan *p, Id fn, const Kernel *k, int64_t *blocks, int *x, int *y);
+// Whether cuBLASLt computes the product: strides, types and bias are such as it takes.
+bool cuda_library_takes(const Fn *f, const GemmPlan *g);
+// Whether the function steps as many elements of its arrays as the launch says: the optimizer's update.
+bool cuda_has_extent(const Fn *f);
 
 #endif

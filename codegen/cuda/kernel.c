@@ -12,6 +12,10 @@ void cuda_put_launch(Cuda *c) {
 
 static void put_team(Cuda *c) {
   const Schedule *s = &c->s;
+  if (cuda_has_extent(c->f)) {
+    buf_printf(c->out, "// an element each: <<<(count + %d) / %d, %d>>>\n", s->teams - 1, s->teams, s->teams);
+    return;
+  }
   long long points = (long long)s->points;
   const char *many = points == 1 ? "" : "s";
   switch (s->team) {
@@ -89,6 +93,7 @@ void cuda_signature(Cuda *c, int threads, const Str *name) {
   }
   if (c->k->kind == K_LOOPS && c->k->random) arg[count++] = "const uint64_t *__restrict__ key";
   if (c->k->kind == K_GEMM && c->k->gemm.bias == NONE) arg[count++] = str_printf("%s beta", c->real);
+  if (cuda_has_extent(c->f)) arg[count++] = "int64_t count";
   buf_printf(c->out, "extern \"C\" __global__ void __launch_bounds__(%d)\n", threads);
   put_call(c->out, 0, str_printf("%s_kernel", c->k->name), arg, count, " {\n");
   c->indent = c->base = 2;
@@ -134,7 +139,20 @@ static Str thread_number(const Cuda *c) {
   return str_printf(c->s.blocks == 1 ? "%s * %d" : "(%s) * %d", team, c->s.width);
 }
 
-static void open_thread(Cuda *c, Decls *d) { name_point(c, d, thread_number(c), "i"); }
+bool cuda_has_extent(const Fn *f) { return arg_find(f, MEANS_PIECE, PIECE_PARAM) != NONE; }
+
+// All `count` elements of the arrays.
+static void open_extent(Cuda *c) {
+  CHECK(c->l->ngrid == 1 && c->s.width <= 1);
+  c->var[0] = names_new(&c->names, cuda_var_name(c, 0));
+  cuda_line(c, "const int64_t %s = (int64_t)blockIdx.x * %d + threadIdx.x;\n", c->var[0], c->s.teams);
+  cuda_line(c, "if (%s >= count) return;\n", c->var[0]);
+}
+
+static void open_thread(Cuda *c, Decls *d) {
+  if (cuda_has_extent(c->f)) open_extent(c);
+  else name_point(c, d, thread_number(c), "i");
+}
 
 static void open_warp(Cuda *c, Decls *d) {
   c->place = names_new(&c->names, "lane");

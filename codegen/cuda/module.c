@@ -17,10 +17,6 @@ static const char *const taken[] = {
     "stdout",    "stderr",   "EOF",       "errno",    "assert",    "isnan",    "isinf",    "signbit",   "isfinite",
 };
 
-void cuda_prepare(Module *m) {
-  for (Id f = 0; f < m->fn.n; f++) m->fn.at[f].intrinsic = INTR_NONE;
-}
-
 static void begin_kernel(Cuda *c, const FnPlan *fp, const Kernel *k) {
   c->fp = fp;
   c->f = &c->m->fn.at[fp->fn];
@@ -67,7 +63,24 @@ static bool print_kernel(Cuda *c, const FnPlan *fp, const Kernel *k, Buf *err) {
   return false;
 }
 
-bool cuda_kernels(const Plan *p, Buf *out, Buf *err) {
+// Products that the library computes have no kernel.
+static bool is_printed(const FnPlan *fp, const Module *m, const Kernel *k) {
+  return kernel_is_named(k) && !(k->kind == K_GEMM && cuda_library_takes(&m->fn.at[fp->fn], &k->gemm));
+}
+
+// For programs that run the kernels on the CPU.
+static void print_table(const Plan *p, Buf *out) {
+  buf_printf(out, "// What the stand-in of the driver finds kernels in.\n"
+                  "#include \"runtime/device/cuda/emulate_driver.h\"\n"
+                  "extern \"C\" const DtEmulatedKernel dt_cuda_image[] = {\n");
+  for (Id f = 0; f < p->m->fn.n; f++)
+    for (uint32_t i = 0; p->reached[f] && i < p->fn[f].kernel.n; i++)
+      if (is_printed(&p->fn[f], p->m, &p->fn[f].kernel.at[i]))
+        buf_printf(out, "    DT_EMULATED(%s_kernel),\n", p->fn[f].kernel.at[i].name);
+  buf_printf(out, "    DT_ARRAY_KERNELS(DT_EMULATED), {}};\n");
+}
+
+bool cuda_kernels(const Plan *p, bool emulate, Buf *out, Buf *err) {
   Cuda c;
   begin_file(&c, p, out);
   buf_printf(out, "// ");
@@ -75,39 +88,24 @@ bool cuda_kernels(const Plan *p, Buf *out, Buf *err) {
   buf_printf(out,
              ", %s: its kernels, as dtc printed them. Compile with -fmad=false: the order and the\n"
              "// rounding of every operation are the program's.\n"
-             "#include \"runtime/device/cuda/kernel.h\"\n\n",
+             "#include \"runtime/device/cuda/arrays.h\"\n#include \"runtime/device/cuda/kernel.h\"\n\n",
              precision_name(p->m));
   for (Id f = 0; f < p->m->fn.n; f++)
     for (uint32_t i = 0; p->reached[f] && i < p->fn[f].kernel.n; i++)
-      if (kernel_is_named(&p->fn[f].kernel.at[i]) && !print_kernel(&c, &p->fn[f], &p->fn[f].kernel.at[i], err)) return false;
+      if (is_printed(&p->fn[f], p->m, &p->fn[f].kernel.at[i]) && !print_kernel(&c, &p->fn[f], &p->fn[f].kernel.at[i], err))
+        return false;
+  if (emulate) print_table(p, out);
   return true;
 }
 
-// ---- launches on the CPU
-
-static void print_stub(Cuda *c, Buf *out) {
-  Id buffer[MOST_BUFFERS];
-  bool written[MOST_BUFFERS];
-  uint32_t n = cuda_buffers(c, buffer, written);
-  CudaLaunch l = cuda_launch_of(c);
-  buf_printf(out, "extern \"C\" void dt_emulate_%s(void *const *arg, double beta) {\n  (void)beta;\n", c->k->name);
-  buf_printf(out, "  dt_launch(%lld, dim3(%d, %d), [&] {\n    %s_kernel(", (long long)l.blocks, l.x, l.y, c->k->name);
-  for (uint32_t i = 0; i < n; i++)
-    buf_printf(out, "%s(%s%s *)arg[%u]", i ? ", " : "", written[i] ? "" : "const ",
-               cuda_type(c, c->f->value.at[buffer[i]].type), i);
-  if (c->k->kind == K_LOOPS && c->k->random) buf_printf(out, ", (const uint64_t *)arg[%u]", n);
-  if (c->k->kind == K_GEMM && c->k->gemm.bias == NONE) buf_printf(out, ", (%s)beta", c->real);
-  buf_printf(out, ");\n  });\n}\n\n");
-}
-
-void cuda_stubs(const Plan *p, Buf *out) {
+void cuda_kernel_shape(const Plan *p, Id fn, const Kernel *k, int64_t *blocks, int *x, int *y) {
   Cuda c;
   Buf unused = {0}, err = {0};
   begin_file(&c, p, &unused);
-  for (Id f = 0; f < p->m->fn.n; f++)
-    for (uint32_t i = 0; p->reached[f] && i < p->fn[f].kernel.n; i++)
-      if (kernel_is_named(&p->fn[f].kernel.at[i]) && print_kernel(&c, &p->fn[f], &p->fn[f].kernel.at[i], &err))
-        print_stub(&c, out);
+  CHECK(print_kernel(&c, &p->fn[fn], k, &err));
+  CudaLaunch l = cuda_launch_of(&c);
+  *blocks = l.blocks;
+  *x = l.x;
+  *y = l.y;
   buf_free(&unused);
-  buf_free(&err);
 }

@@ -97,6 +97,27 @@ static void store_sum(Cuda *c, const Product *p) {
   cuda_line(c, "%s = %s;\n", element, cuda_stored(c, sum, c->f->value.at[g->c].type));
 }
 
+// ---- by the library
+
+// Its elements lie next to each other along one index, and rows along the other do not overlap.
+static bool is_dense(int64_t rows, int64_t columns, int64_t row, int64_t column) {
+  return (column == 1 && (row >= columns || rows == 1)) || (row == 1 && (column >= rows || columns == 1));
+}
+
+bool cuda_library_takes(const Fn *f, const GemmPlan *g) {
+  Dtype operand = f->value.at[g->a].type, result = f->value.at[g->c].type;
+  bool bias = g->bias != NONE;
+  if (f->value.at[g->b].type != operand || (result != operand && !(is_half(operand) && result == DT_F32))) return false;
+  if (bias && (f->value.at[g->bias].type != result || operand == DT_F64)) return false;
+  if (!is_dense(g->m, g->k, g->a_row, g->a_col) || !is_dense(g->k, g->n, g->b_row, g->b_col)) return false;
+  if (g->m > INT32_MAX || g->n > INT32_MAX || g->k > INT32_MAX || g->c_row < g->n) return false;
+  for (uint32_t i = 0; i < g->nbatch; i++) // products that are added up are rounded one by one
+    if (!g->batch[i].c && g->batch[i].count > 1 && (is_half(result) || bias)) return false;
+  return true;
+}
+
+// ---- as a kernel
+
 void cuda_product(Cuda *c) {
   const GemmPlan *g = &c->k->gemm;
   Product p = {.g = g, .name = {"a", "b", "bias", "c"}, .rows = (g->m + TILE - 1) / TILE, .columns = (g->n + TILE - 1) / TILE};

@@ -381,7 +381,7 @@ void cuda_schedule(Cuda *c) {
     c->s.team = TEAM_THREAD, c->s.threads = 1, c->s.teams = WARP;
     choose_runs(c);
   }
-  c->s.width = cuda_width(c);
+  c->s.width = cuda_has_extent(c->f) ? 1 : cuda_width(c);
   count_blocks(c);
   cache_rows(c);
 }

@@ -26,5 +26,6 @@ compile gpt2 bf16 "${CUDA_TEST_ARCHS:-90a}"
 compile llama fp32 "${CUDA_TEST_ARCHS:-120}"
 
 # No arithmetic in double where the program has none.
-nvcc -std=c++17 -fmad=false -I "$SRC" -arch=compute_80 -ptx -o mlp.ptx mlp.cu
+sed '/arrays.h/d' mlp.cu >program.cu # the runtime's own sum squares in double
+nvcc -std=c++17 -fmad=false -I "$SRC" -arch=compute_80 -ptx -o mlp.ptx program.cu
 ! grep -n '\.f64' mlp.ptx || fail "double in a program of fp32"

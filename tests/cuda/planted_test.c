@@ -33,7 +33,7 @@ static int check_function(Module *m, Id f, int *caught) {
 }
 
 int main(void) {
-  static const char *const file[] = {"rows-in-blocks-and-warps", "classifier-in-place"};
+  static const char *const file[] = {"rows-in-blocks-and-warps", "classifier-in-place", "product-of-any-strides"};
   int missed = 0, caught = 0;
   if (system("command -v c++ >/dev/null")) return printf("no C++ compiler\n"), 77;
   harness_cuda = true;

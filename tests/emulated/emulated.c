@@ -4,21 +4,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "codegen/cuda/emit.h"
-
-static bool write_text(Str path, const Buf *b) {
-  FILE *f = fopen(path, "wb");
-  return f && fwrite(b->text ? b->text : "", 1, b->n, f) == b->n && !fclose(f);
-}
-
-static bool command(Buf *error, Str text) {
-  if (!system(text)) return true;
-  buf_printf(error, "failed: %s", text);
-  return false;
-}
-
-static const char *const kernel_flags =
-    "-x c++ -std=c++17 -O0 -fPIC -ffp-contract=off -fno-exceptions -fno-rtti";
+#include "codegen/link.h"
+#include "codegen/target.h"
 
 // Where the test runs under the address sanitizer, so do kernels.
 static const char *sanitizer_flags(void) {
@@ -28,15 +15,6 @@ static const char *sanitizer_flags(void) {
   bool on = getenv("DT_SANITIZE") != NULL;
 #endif
   return on ? "-fsanitize=address -fsanitize-sections=dt_shared" : "";
-}
-
-static bool build(Str dir, bool warnings, Buf *error) {
-  const char *sanitizer = sanitizer_flags();
-  const char *warn = warnings ? "-Wall -Wextra -Werror -Wno-unknown-pragmas" : "-w";
-  return command(error, str_printf("c++ %s %s %s -I %s -c %s/kernels.cu -o %s/kernels.o", kernel_flags, sanitizer, warn, SOURCE_DIR, dir, dir)) &&
-         command(error, str_printf("cc -std=c17 -O0 -fPIC -w -I %s -include %s/runtime/device/cuda/emulate_launch.h "
-                                   "-c %s/host.c -o %s/host.o", SOURCE_DIR, SOURCE_DIR, dir, dir)) &&
-         command(error, str_printf("c++ -shared %s %s/kernels.o %s/host.o -o %s/lib.so", sanitizer, dir, dir, dir));
 }
 
 int emulated_left_out = -1, emulated_barriers;
@@ -52,20 +30,34 @@ static void read_one_more(Buf *kernels) {
   for (char *p = kernels->text; p && (p = strstr(p, "; i < ")); p++) memcpy(p, ";i <= ", 6);
 }
 
+static void call(void *lib, const char *name) {
+  union {
+    void *p;
+    void (*f)(void);
+  } symbol = {dlsym(lib, name)};
+  CHECK(symbol.f);
+  symbol.f();
+}
+
 void *emulated_load(const Plan *p, bool warnings, Buf *error) {
   Buf kernels = {0}, host = {0};
-  char dir[] = "/tmp/dtc-cuda-XXXXXX";
-  if (!mkdtemp(dir)) return buf_printf(error, "no folder in /tmp"), NULL;
-  bool ok = cuda_kernels(p, &kernels, error);
+  KernelOptions ko = {.arch = str_intern(p->m->target->usual_arch), .emulate = true};
+  char path[] = "/tmp/dtc-cuda-XXXXXX", keep[] = "/tmp/dtc-cuda-sources-XXXXXX";
+  int fd = mkstemp(path);
+  if (fd >= 0) close(fd);
+  bool ok = p->m->target->kernels(p, &ko, NULL, &kernels, error);
   leave_out(&kernels);
   if (getenv("DT_OFF_BY_ONE")) read_one_more(&kernels);
-  cuda_stubs(p, &kernels);
   host_c_test(p, &host);
-  ok = ok && write_text(str_printf("%s/kernels.cu", dir), &kernels) && write_text(str_printf("%s/host.c", dir), &host) &&
-       build(dir, warnings, error);
-  void *lib = ok ? dlopen(str_printf("%s/lib.so", dir), RTLD_NOW | RTLD_LOCAL) : NULL;
+  setenv("DT_EMULATE_FLAGS", str_printf("%s %s", sanitizer_flags(), warnings ? "-Werror" : "-w"), 1);
+  LinkOptions lo = {.output = str_intern(path), .arch = ko.arch, .plan = p, .shared = true, .quick = true, .emulate = true};
+  if (getenv("DT_KEEP")) lo.save_temps = mkdtemp(keep) ? str_intern(keep) : NULL; // else sources go
+  ok = ok && link_program(&lo, &host, &kernels);
+  if (!ok && !error->n) buf_printf(error, "the CUDA program is not built: see above");
+  void *lib = ok ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
   if (ok && !lib) buf_printf(error, "%s", dlerror());
-  if (!getenv("DT_KEEP")) command(error, str_printf("rm -rf %s", dir)); // else it stays, to be looked at
+  if (lib) call(lib, "dt_emulate_open");
+  unlink(path);
   buf_free(&kernels);
   buf_free(&host);
   return lib;
@@ -78,3 +70,5 @@ void emulated_order(void *lib, int order) {
   } symbol = {dlsym(lib, "dt_emulate_order")};
   if (symbol.f) symbol.f(order);
 }
+
+void emulated_wait(void *lib) { call(lib, "dt_device_sync"); }

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "codegen/cuda/emit.h"
 #include "codegen/target.h"
 #include "codegen/link.h"
 #include "ir/interp/interp.h"
@@ -159,7 +158,8 @@ TestFn *harness_build(const Plan *p, Id fn, Str arch) {
   return lib ? function_of(lib, fn) : NULL;
 }
 
-static bool run_once(Run *r, const Plan *p, TestFn *run, bool integers) {
+static bool run_once(Run *r, const Plan *p, void *lib, bool integers) {
+  TestFn *run = function_of(lib, r->fn);
   for (uint32_t i = 0; i < r->f->arg.n; i++) fill(r, i, integers);
   for (uint32_t i = 0; i < r->f->result.n; i++)
     r->out[i] = storage(&r->f->value.at[r->f->result.at[i]]);
@@ -171,6 +171,7 @@ static bool run_once(Run *r, const Plan *p, TestFn *run, bool integers) {
   bool ok = interp_run(r->m, r->fn, r->arg, r->want, &io, &why);
   if (!ok) printf("%s\n", why.text);
   run(r->in, r->out, frame, (const uint64_t[2]){0, 0});
+  if (harness_cuda) emulated_wait(lib);
   ok = ok && compare(r);
   for (uint32_t i = 0; i < r->f->arg.n; i++) tensor_free(r->arg[i]), free(r->in[i]);
   for (uint32_t i = 0; i < r->f->result.n; i++) tensor_free(r->want[i]), free(r->out[i]);
@@ -182,15 +183,14 @@ bool harness_run(Module *m, Id fn, bool integers) {
   Run r = {.m = m, .f = &m->fn.at[fn], .fn = fn, .unit = m->compute == DT_F64 ? 0x1p-53 : 0x1p-24};
   CHECK(r.f->arg.n <= MOST && r.f->result.n <= MOST);
   m->entry[ENTRY_STEP] = fn;
-  if (!m->target) target_use(m, target_named("cpu"));
-  if (harness_cuda) cuda_prepare(m);
+  if (!m->target || harness_cuda) target_use(m, target_named(harness_cuda ? "cuda" : "cpu"));
   Plan *p = plan_lower(m);
   void *lib = harness_cuda ? build_cuda(p) : build(p, str_intern("native"));
   if (!lib) return false;
   bool ok = true;
   for (int order = 0; order < (harness_cuda ? EMULATED_ORDERS : 1); order++) {
     if (harness_cuda) emulated_order(lib, order);
-    bool good = run_once(&r, p, function_of(lib, fn), integers);
+    bool good = run_once(&r, p, lib, integers);
     if (!good && harness_cuda) printf("%s: in order %d of threads\n", r.f->name, order);
     ok = ok && good;
   }

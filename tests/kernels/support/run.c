@@ -291,7 +291,7 @@ int kernels_check_module(const char *name, Module *m, const CheckOptions *o) {
   if (!pass_fuse(m)) return -1;
   Run r = {.p = m->lowered, .m = m, .key = {7, 3}};
   Buf object = {0}, err = {0};
-  KernelOptions ko = {str_intern(o->arch ? o->arch : "native"), 3};
+  KernelOptions ko = {.arch = str_intern(o->arch ? o->arch : "native"), .optimise = 3};
   if (!m->target->kernels(r.p, &ko, NULL, &object, &err))
     return fprintf(stderr, "%s: %s\n", name, err.text), -1;
   r.so = load(&object);

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "codegen/cuda/emit.h"
 #include "codegen/target.h"
 #include "codegen/lower/kernel.h"
 #include "codegen/link.h"
@@ -107,8 +106,8 @@ static uint64_t hash_of(const Side *s, const Fn *f) {
   return h;
 }
 
-// Returns a hash of the results.
-static uint64_t run_job(const Job *j, TestFn *run, int64_t frame, Failure *failure) {
+// Returns a hash of the results. emulated: the program, where it is CUDA.
+static uint64_t run_job(const Job *j, void *emulated, TestFn *run, int64_t frame, Failure *failure) {
   const Fn *f = &j->low.m->fn.at[j->low.fn];
   const uint64_t key[2] = {7, 3};
   Activation got = activation_new(j->low.m, j->low.fn, &(ArgOptions){0});
@@ -116,6 +115,7 @@ static uint64_t run_job(const Job *j, TestFn *run, int64_t frame, Failure *failu
   got.result = calloc(f->result.n + 1, sizeof *got.result);
   Side s = side_new(f, &j->low.start, frame);
   run(s.in, s.out, s.frame, key);
+  if (emulated) emulated_wait(emulated);
   for (uint32_t i = 0; i < f->arg.n; i++) {
     const Value *v = &f->value.at[f->arg.at[i]];
     for (int64_t e = 0; e < value_count(v); e++) get(v->type, s.in[i], e, got.arg[i]);
@@ -146,7 +146,7 @@ static void run_orders(const Job *j, void *lib, TestFn *run, int64_t frame, Fail
   uint64_t first = 0;
   for (int order = 0; order < EMULATED_ORDERS && !failure->failed; order++) {
     emulated_order(lib, order);
-    uint64_t hash = run_job(j, run, frame, failure);
+    uint64_t hash = run_job(j, lib, run, frame, failure);
     if (failure->failed) {
       size_t n = strlen(failure->message);
       snprintf(failure->message + n, sizeof failure->message - n, " (in order %d of threads)", order);
@@ -230,11 +230,10 @@ bool check_compiled(Arena *a, Job *job, uint32_t n, const CompileOptions *o, Fai
   Id *fn = NEWN(a, Id, n + 1);
   for (uint32_t i = 0; i < n; i++) fn[i] = merge_fn(m, job[i].low.m, job[i].low.fn);
   m->compute = job[0].low.m->compute;
-  target_use(m, target_named("cpu"));
+  target_use(m, target_named(is_cuda(o) ? "cuda" : "cpu"));
   m->limits = o->limits;
   if (n == 1) m->entry[ENTRY_UPDATE] = fn[0];
   else merge_top(m, fn, n);
-  if (is_cuda(o)) cuda_prepare(m);
   Plan *p = lower_program(a, m, error);
   void *lib = p ? build(p, o, error) : NULL;
   if (!lib) return false;
@@ -247,7 +246,7 @@ bool check_compiled(Arena *a, Job *job, uint32_t n, const CompileOptions *o, Fai
     *current_stage = job[i].low.stage;
     if (!symbol.f) fail_with(&failure[i], STAGE_COMPILE, "no function dt_test_%u", fn[i]);
     else if (is_cuda(o)) run_orders(&job[i], lib, symbol.f, p->fn[fn[i]].frame_bytes, &failure[i]);
-    else run_job(&job[i], symbol.f, p->fn[fn[i]].frame_bytes, &failure[i]);
+    else run_job(&job[i], NULL, symbol.f, p->fn[fn[i]].frame_bytes, &failure[i]);
   }
   dlclose(lib);
   return true;

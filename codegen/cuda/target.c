@@ -1,0 +1,115 @@
+#include "codegen/cuda/target.h"
+
+#include "codegen/cuda/emit.h"
+#include "codegen/lower/fuse.h"
+#include "codegen/lower/lane.h"
+
+static bool stores(Dtype t) { return t != DT_REAL; }
+
+// In the type that is computed in, or operands of one 16-bit type and a result of that or of float. Strides that cuBLASLt
+// does not take are computed by a kernel.
+static bool takes_product(const Module *m, const Fn *f, const GemmPlan *g) {
+  Dtype a = f->value.at[g->a].type, b = f->value.at[g->b].type, c = f->value.at[g->c].type;
+  if (a != b || (m->compute != DT_F32 && m->compute != DT_F64)) return false;
+  if (is_half(a) ? m->compute != DT_F32 || (c != a && c != DT_F32) : a != m->compute || c != a) return false;
+  if (g->bias == NONE) return true;
+  GemmPlan alone = *g; // better by the library, and the bias apart, than both by a kernel
+  alone.bias = NONE;
+  Dtype bias = f->value.at[g->bias].type;
+  if (cuda_library_takes(f, &alone)) return cuda_library_takes(f, g);
+  return bias == m->compute || (is_half(bias) && is_half(a));
+}
+
+static bool takes_scan(const Module *m, Dtype t) { return t == DT_I32 || ((t == DT_F32 || t == DT_F64) && t == m->compute); }
+
+// Each intrinsic is compiled from its body.
+static bool takes_intrinsic(const Module *m, const Fn *f, const Stmt *call, const Id *value) {
+  return (void)m, (void)f, (void)call, (void)value, false;
+}
+
+// cuBLASLt's workspace, where it computes anything.
+enum { WORKSPACE = 32 << 20 };
+static int64_t scratch(const Plan *p) {
+  for (Id f = 0; f < p->m->fn.n; f++)
+    for (uint32_t i = 0; i < p->fn[f].kernel.n; i++) {
+      const Kernel *k = &p->fn[f].kernel.at[i];
+      if (k->kind == K_GEMM && cuda_library_takes(&p->m->fn.at[f], &k->gemm)) return WORKSPACE;
+    }
+  return 0;
+}
+
+// Threads are shared out when a kernel is printed (codegen/cuda/schedule.c): nothing is cut into tiles or tasks here, and
+// the lane index served to form groups alone.
+static void schedule(Schedule *s) {
+  for (uint32_t i = 0; i < s->loops->nest.n; i++) s->loops->nest.at[i].vec = NO_VAR;
+}
+static void tasks(const Module *m, Kernel *k) { (void)m, k->chunk = k->grid; }
+
+// Terms go round the threads of a team, a power of two; they are folded by halves, neighbours last.
+static ReductionOrder order(const Module *m, Str arch, int64_t along) {
+  (void)arch, (void)along;
+  return (ReductionOrder){.lanes = m->limits.lanes, .accumulators = 1, .chain = INT64_MAX};
+}
+
+static bool kernels(const Plan *p, const KernelOptions *o, Str form, Buf *out, Buf *err) {
+  return cuda_kernels(p, o->emulate && !form, out, err);
+}
+
+static const char *const forms[] = {"cuda", NULL};
+
+const Target cuda_target = {
+    .name = "cuda",
+    .limits =
+        {
+#define X(name, value, least, most, meaning) .name = (value),
+            COMPILER_LIMITS(X)
+#undef X
+            .cut_points = 1 << 16,
+            .cut_results = 16,
+            .cut_block = 128,
+            .cut_block_most = 8192,
+            .cut_partials = 1 << 17,
+            .rows_points = 1 << 18,
+            .rows_results = 2048,
+            .rows_block = 32,
+            .join_points = 32,
+            .product_side = 4,
+            .product_sum = 4,
+            .product_work = 4096,
+            .product_loops = 4,
+            .scan_extent = 64,
+            .kernel_statements = 40,
+            .nest_statements = 48,
+            .nest_reductions = 4,
+            .join_work = 4096,
+            .join_elements = 64,
+            .join_bytes = 1 << 20,
+            .row_bytes = 64 << 10,
+            .lanes = 16,
+            .lane_tile = 1024,
+            .reduce_tile = 128,
+            .task_ns = 30000,
+            .share_ns = 80000,
+            .fill_elements = 1 << 16,
+            .chain = 32,
+        },
+    .alignment = 256, // as of what the driver allocates
+    .stores = stores,
+    .takes_product = takes_product,
+    .takes_scan = takes_scan,
+    .takes_intrinsic = takes_intrinsic,
+    .scratch = scratch,
+    .lane_index = lane_best,
+    .schedule = schedule,
+    .tasks = tasks,
+    .order = order,
+    .usual_arch = "sm_80,sm_90a,sm_100,sm_120",
+    .knows_arch = cuda_known,
+    .forms = forms,
+    .kernels = kernels,
+    .include = "runtime/device/cuda/launch.h",
+    .declare = cuda_declare,
+    .launch = cuda_launch,
+    .program = cuda_program,
+    .build = cuda_build,
+};
