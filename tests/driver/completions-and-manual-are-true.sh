@@ -35,7 +35,7 @@ in_bash() {
     COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)); "_dtc_$1"; printf "%s\n" "${COMPREPLY[@]}"' bash "$share" "$@" | sort | tr '\n' ' '
 }
 is() { [ "$1" = "$2" ] || fail "completed to '$1', expected '$2'"; }
-is "$(in_bash dtc --em)" "--emit "
+is "$(in_bash dtc --emi)" "--emit "
 is "$(in_bash dtc x.dt --emit l)" "llvm "
 is "$(in_bash dtc x.dt --report = j)" "json "
 is "$(in_bash dtc x.dt --schedule '')" "1f1b gpipe interleaved zb "
@@ -49,7 +49,7 @@ is "$(in_bash train --data o)" "other.txt "
 
 if command -v fish >/dev/null; then
   in_fish() { HOME=$PWD fish --no-config -c "source $share/fish/vendor_completions.d/$1.fish; complete -C '$2'" | cut -f1 | sort | tr '\n' ' '; }
-  is "$(in_fish dtc 'dtc --em')" "--emit "
+  is "$(in_fish dtc 'dtc --emi')" "--emit "
   is "$(in_fish dtc 'dtc x.dt --emit l')" "llvm "
   is "$(in_fish dtc 'dtc x.dt --cp-attention ')" "alltoall gather ring "
   says ' (fmt|new) ' <(in_fish dtc 'dtc ')
@@ -72,7 +72,7 @@ if command -v zsh >/dev/null && zsh -f -c 'zmodload zsh/zpty && zpty z true' 2>/
       zpty -r z out "*DONE*"
       print -r -- "$out"' zsh "$share/zsh/site-functions" "$1" | sed 's/\x1b\[[0-9;?]*[A-Za-z]//g' | tr -d '\r'
   }
-  says 'dtc --emit=' <(in_zsh 'dtc --em')
+  says 'dtc --emit=' <(in_zsh 'dtc --emi')
   says 'kernels' <(in_zsh 'dtc --emit=')
   says 'llvm' <(in_zsh 'dtc x.dt --emit ll')
   says 'train --resume=' <(in_zsh 'train --resu')

@@ -71,7 +71,12 @@ expect 2 "$DTC" x.dt --dp 4
 says "a launch computes" err.txt
 expect 2 "$DTC" x.dt --report --dp 4 --zero-group 3
 says "does not divide" err.txt
-expect 2 "$DTC" x.dt --target cuda
+expect 2 "$DTC" x.dt --target gpu
+says "target gpu: expected cpu or cuda" err.txt
+expect 2 "$DTC" x.dt --target cuda --tp 2
+says "runs a program on one GPU" err.txt
+expect 2 "$DTC" x.dt --emulate
+says "emulate is for --target cuda" err.txt
 expect 2 "$DTC" x.dt --reduce-dtype fp16
 says "reduce-dtype fp16: expected fp32 or bf16" err.txt
 expect 2 "$DTC" x.dt --reduce-dtype bf16 --interpret
