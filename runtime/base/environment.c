@@ -13,6 +13,7 @@ static const struct {
 } variables[] = {
     {"DT_GEMM", {"own", "dnnl"}},
     {"DT_COMM", {"mpi"}},
+    {"DT_ORDER", {"0", "1", "2", "3"}}, // of a block's threads, in an emulated GPU
     {"DTC_CPU_LEVEL", {"1", "2", "3", "4"}},
 };
 

@@ -43,5 +43,8 @@ mv out.txt cuda.out
 expect 0 ./train_cpu --init 0.st --data text.txt --steps 0 --sample 8 --seed 3
 same cuda.out out.txt
 
+DT_ORDER=4 expect 64 ./train --data text.txt --steps 1
+says "DT_ORDER=4: it may be '0', '1', '2', '3'" err.txt
+
 # Memory: what was planned is enough, and nothing is written beside it.
 DT_MEMORY_CHECK=memory run ./train --steps 2
