@@ -11,6 +11,7 @@ struct Group;
 struct Host; // codegen/host/host.h
 struct HostFn;
 struct LinkOptions; // codegen/link.h
+struct DtProgram; // runtime/program.h
 
 // A group on its way to a kernel. Its nests stand in `loops`: who is in which, in which order, and neighbouring loops
 // that count row-major are one. What is left to the target is how points and loops are shared out.
@@ -95,8 +96,8 @@ typedef struct Target {
   void (*declare)(struct Host *h, Id fn, const Kernel *k);
   // The launch of such a kernel, in the emitted function.
   void (*launch)(struct HostFn *x, uint32_t kernel);
-  // The fields of DtProgram that say what the program needs of a processor.
-  void (*program)(struct Host *h, Str arch);
+  // Fills the fields of DtProgram that say what the program needs of a processor.
+  void (*program)(struct DtProgram *p, Str arch);
 
   // ---- the program
 

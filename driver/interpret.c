@@ -3,10 +3,10 @@
 // samples, schedule and log are the very same code.
 #include <stdlib.h>
 
+#include "codegen/host/program.h"
 #include "driver/compile.h"
 #include "driver/interpret_chunk.h"
 #include "driver/source.h"
-#include "driver/tables.h"
 #include "ir/interp/interp.h"
 #include "runtime/comm.h"
 
@@ -183,11 +183,12 @@ static int run_main(const DtProgram *p, const InterpretRun *run) {
 
 int interpret(Module *m, const InterpretRun *run) {
   const ZeroOptions *zero = &run->zero;
-  Oracle o = {.m = m, .interp = interp_new(m), .program = tables_make(m, NULL), .source = run->source};
+  Oracle o = {.m = m, .interp = interp_new(m), .program = program_make(m, NULL), .source = run->source};
   DtProgram *p = &o.program;
   interp_join(o.interp, exchange, &o);
   p->type = p->param_type = p->reduce_type = DT_TYPE_F64;
-  p->loss_scaling = m->store == DT_F16;
+  p->train.precision = "fp64";
+  p->build = "interpreter";
   widen_data(p, m);
   p->zero = zero->stage;
   p->zero_group = zero->group;

@@ -54,9 +54,6 @@ void chunks_fill(const Module *m, DtProgram *p, DtEntry *run) {
     DtPipeChunk *c = &chunk[k];
     *c = p->chunk[k];
     c->slot_bytes = slot_at(m, k, NONE);
-    c->nparam = (int)m->chunk.at[k].piece.n;
-    for (uint32_t before = k % m->stages; before < k; before += m->stages)
-      c->param += (int)m->chunk.at[before].piece.n;
     for (int i = 0; i < NCHUNK_PART; i++) {
       const Fn *f = fn_of(m, k, i);
       if (!f) continue;
@@ -64,7 +61,6 @@ void chunks_fill(const Module *m, DtProgram *p, DtEntry *run) {
       c->reads_data[i] = true;
       c->sent_bytes[i] = sent(f);
       c->cost[i] = 1;
-      c->message[i] = chunk_message(m, k, (ChunkPart)i, &c->source[i]);
     }
   }
   p->chunk = chunk;

@@ -5,7 +5,7 @@
 #include "ir/interp/interp.h"
 #include "runtime/program.h"
 
-// Fills the program's chunks, which tables_make made: sizes of messages and of kept values, and
+// Fills the program's chunks, which program_make made: sizes of messages and of kept values, and
 // `run`, which calls chunk_run.
 void chunks_fill(const Module *m, DtProgram *p, DtEntry *run);
 

@@ -1,7 +1,7 @@
 #include "driver/report.h"
+#include "codegen/host/program.h"
 #include "codegen/target.h"
 #include "driver/schedule.h"
-#include "driver/tables.h"
 #include "runtime/train/run.h"
 
 // Sums over the kernels that one call of function f runs.
@@ -26,15 +26,9 @@ static void add_bubble(Report *r, const Plan *p, int64_t micro) {
   dt_pipe_free(pipe);
 }
 
-// The runtime's own account of what a rank allocates, of the same tables that the program will have.
+// The runtime's own account of what a rank allocates, of the tables that the program will have.
 static void add_memory(Report *r, const Plan *p) {
-  DtProgram t = tables_make(p->m, p);
-  t.zero = p->zero.stage;
-  t.zero_group = p->zero.group;
-  t.accumulate_each = p->zero.each;
-  t.gather_once = p->zero.once;
-  if (p->zero.bf16) t.reduce_type = DT_TYPE_BF16;
-  t.in_flight = p->in_flight;
+  DtProgram t = program_make(p->m, p);
   DtStages stages;
   DtError e = {0};
   int64_t each = (r->microbatches + r->ranks - 1) / r->ranks;

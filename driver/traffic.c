@@ -1,6 +1,5 @@
 #include "driver/traffic.h"
 
-#include "driver/tables.h"
 #include "runtime/train/run.h"
 
 static void add(Traffic *t, const char *axis, const char *what, double count, double bytes) {

@@ -23,6 +23,9 @@ typedef enum DtInit { DT_ZEROS, DT_ONES, DT_NORMAL, DT_UNIFORM, DT_CONST } DtIni
 typedef enum DtDataKind { DT_DATA_NONE, DT_DATA_TOKENS, DT_DATA_BYTES, DT_DATA_ARRAYS } DtDataKind;
 typedef enum DtOptimizer { DT_SGD, DT_ADAM, DT_ADAMW } DtOptimizer;
 typedef enum DtSchedule { DT_CONSTANT, DT_LINEAR, DT_COSINE, DT_INVSQRT } DtSchedule;
+typedef enum DtPipeKind { // runtime/pipeline/pipeline.h
+  DT_PIPE_GPIPE, DT_PIPE_1F1B, DT_PIPE_INTERLEAVED, DT_PIPE_ZB, DT_PIPE_FORWARD, DT_PIPE_KINDS
+} DtPipeKind;
 
 // How a parameter lies over an axis of n ranks: position p of dimension `dim`, counted from the first
 // that is no stack's, belongs to rank p / block % n. block 0: every rank has all of it.
@@ -203,9 +206,10 @@ typedef struct DtProgram {
   int zero, zero_group;
   bool accumulate_each; // gradients are reduced at every microbatch, not once a step
   bool gather_once; // zero 3: gathered parameters are kept for the step
-  // With pp above 1, in place of step, eval and sample: pp stages, nchunk chunks in all; `schedule` is a
-  // DtPipeKind (runtime/pipeline/pipeline.h). `param` then names the model's parameters; none lie anywhere.
-  int nchunk, schedule;
+  // With pp above 1, in place of step, eval and sample: pp stages, nchunk chunks in all. `param` then names the
+  // model's parameters, and the stages say where their parts of them lie.
+  int nchunk;
+  DtPipeKind schedule;
   const DtPipeChunk *chunk;
   const DtStage *stage;
   const char *source; // where the loss is: "gpt2.dt:24"; or NULL

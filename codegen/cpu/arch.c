@@ -1,7 +1,7 @@
 // Processors that kernels can be compiled for, and what a program needs of the one that it runs on.
 #include "codegen/cpu/target.h"
-#include "codegen/host/host.h"
 #include "runtime/device/cpu/level.h"
+#include "runtime/program.h"
 
 bool cpu_known(Str arch) {
   static const char *const name[] = {
@@ -71,25 +71,10 @@ static void features_of(Str arch, char *out, size_t size) {
     if (!strcmp(arch, more[i].arch)) snprintf(out, size, "%s", more[i].needs);
 }
 
-enum { FEATURES_IN_LINE = 85 }; // characters
-
 // What the kernels may use of the processor.
-void cpu_program(Host *h, Str arch) {
+void cpu_program(DtProgram *p, Str arch) {
   char features[512] = "";
-  int level = level_of(arch);
-  if (level) buf_printf(h->out, "    .device_level = %d,\n", level);
+  p->device_level = level_of(arch);
   features_of(arch, features, sizeof features);
-  if (!features[0]) return;
-  buf_printf(h->out, "    .device_features =");
-  for (const char *word = features; *word;) { // a line's literal ends in the space before the next
-    size_t n = strlen(word);
-    if (n > FEATURES_IN_LINE) {
-      n = FEATURES_IN_LINE;
-      while (word[n - 1] != ' ') n--;
-    }
-    buf_printf(h->out, "\n        ");
-    put_string(h->out, str_printf("%.*s", (int)n, word));
-    word += n;
-  }
-  buf_printf(h->out, ",\n");
+  if (features[0]) p->device_features = str_intern(features);
 }

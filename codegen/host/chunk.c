@@ -1,5 +1,4 @@
-// A pipeline's chunks: where their functions find what they receive, send and keep, and the tables
-// of stages and chunks. Messages and slots are one array each, their values at multiples of 64
+// A pipeline's chunks: where their functions find what they receive, send and keep. Messages and slots are one array each, their values at multiples of 64
 // bytes in the order of arguments and results.
 #include "codegen/host/host.h"
 
@@ -29,13 +28,13 @@ void host_chunk_begin(HostFn *x) {
   x->h->params = x->h->stage[x->number % m->stages];
 }
 
-static uint32_t data_count(const Host *h, ChunkPart part) {
-  return part == CHUNK_SAMPLE ? 1 : h->m->ndata; // tokens alone
+static uint32_t data_count(const Module *m, ChunkPart part) {
+  return part == CHUNK_SAMPLE ? 1 : m->ndata; // tokens alone
 }
 
 // Data, first, batch and totals.
 static uint32_t lead_count(const Host *h, ChunkPart part) {
-  if (part == CHUNK_SAMPLE) return data_count(h, part);
+  if (part == CHUNK_SAMPLE) return data_count(h->m, part);
   Id count = h->m->entry[ENTRY_COUNT];
   return h->m->ndata + 2 + (count == NONE ? 0 : h->m->fn.at[count].result.n);
 }
@@ -91,7 +90,7 @@ Str host_chunk_arg(const HostFn *x, uint32_t arg) {
   bool grad;
   Str rank = host_trailing_arg(h, v);
   if (rank) return rank;
-  uint32_t nd = data_count(h, x->part), lead = lead_count(h, x->part);
+  uint32_t nd = data_count(h->m, x->part), lead = lead_count(h, x->part);
   uint32_t piece = host_chunk_piece(x, arg, &grad);
   if (arg < nd) return str_printf("call->data[%u]", arg);
   if (arg < nd + 2 && arg < lead) return str_intern(arg == nd ? "&call->scalars->first" : "&call->scalars->batch");
@@ -121,7 +120,7 @@ Str host_chunk_result(const HostFn *x, uint32_t result) {
   return str_printf("(%s *)call->out + %lld", c_type(v->type), (long long)out);
 }
 
-// ---- tables
+// ---- messages
 
 static int64_t sent_bytes(const Module *m, uint32_t chunk, ChunkPart part) {
   int64_t bytes = 0;
@@ -143,7 +142,7 @@ static int64_t received_bytes(const Host *h, uint32_t chunk, ChunkPart part) {
   return bytes;
 }
 
-static void check_messages(const Host *h) {
+void host_check_messages(const Host *h) {
   const Module *m = h->m;
   for (uint32_t k = 0; k + 1 < m->chunk.n; k++) {
     bool same = sent_bytes(m, k, CHUNK_FORWARD) == received_bytes(h, k + 1, CHUNK_FORWARD) &&
@@ -166,11 +165,14 @@ static void note_touch(Id buffer, bool written, void *ctx) {
   t->any |= buffer == t->buffer;
 }
 
-bool host_chunk_touches(const Host *h, Id fn, uint32_t arg) {
-  const FnPlan *fp = &h->p->fn[fn];
-  Touch t = {h->m->fn.at[fn].arg.at[arg], false};
-  for (uint32_t i = 0; i < fp->kernel.n; i++)
-    kernel_touch(h->p, fn, &fp->kernel.at[i], note_touch, &t);
+bool chunk_reads_data(const Plan *p, uint32_t chunk, ChunkPart part) {
+  Id fn = p->m->chunk.at[chunk].fn[part];
+  const FnPlan *fp = &p->fn[fn];
+  Touch t = {0};
+  for (uint32_t a = 0; a < data_count(p->m, part); a++) {
+    t.buffer = p->m->fn.at[fn].arg.at[a];
+    for (uint32_t i = 0; i < fp->kernel.n; i++) kernel_touch(p, fn, &fp->kernel.at[i], note_touch, &t);
+  }
   return t.any;
 }
 
@@ -183,32 +185,6 @@ void host_pipeline_names(Host *h) {
     names_new(&h->file, str_printf("stage%u_stack", s));
     names_new(&h->file, str_printf("stage%u_held", s));
   }
-}
-
-static void print_stage(Host *h, uint32_t s) {
-  const ParamLayout *l = h->stage[s];
-  Buf *b = h->out;
-  buf_printf(b, "// Stage %u of %u.\n", s, h->m->stages);
-  host_params(h, l, str_printf("stage%u_", s));
-  buf_printf(b, "static const DtHeld stage%u_held[] = {", s);
-  for (uint32_t i = 0; i < l->n; i++)
-    buf_printf(b, "%s{%u, %lld}", i ? ", " : "", l->piece[i].param, (long long)l->piece[i].first);
-  buf_printf(b, "%s};\n\n", l->n ? "" : "{0, 0}");
-}
-
-static void print_stage_row(Host *h, uint32_t s) {
-  const ParamLayout *l = h->stage[s];
-  buf_printf(h->out,
-             "    {.nparam = %u, .nstack = %u, .param = stage%u_param, .held = stage%u_held,%s"
-             " .param_count = %lld, .frame_bytes = %lld},\n",
-             l->n, l->stack.n, s, s, l->stack.n ? str_printf(" .stack = stage%u_stack,", s) : "",
-             (long long)l->count, (long long)largest_frame(h->p, s));
-}
-
-static void put_parts(Buf *b, const char *name, const int64_t *v) {
-  buf_printf(b, ", .%s = {", name);
-  for (int i = 0; i < NCHUNK_PART; i++) buf_printf(b, "%s%lld", i ? ", " : "", (long long)v[i]);
-  buf_printf(b, "}");
 }
 
 // The statement of the chunk's function that defines the value.
@@ -243,55 +219,7 @@ Str chunk_message(const Module *m, uint32_t chunk, ChunkPart part, Str *source) 
   return text;
 }
 
-static void put_message(Host *h, uint32_t chunk, ChunkPart part) {
-  Str source, what = chunk_message(h->m, chunk, part, &source);
-  if (!what) return;
-  buf_printf(h->out, ",\n     .message[%d] = ", part);
-  put_string(h->out, what);
-  if (source) buf_printf(h->out, ", .source[%d] = ", part);
-  if (source) put_string(h->out, source);
-}
-
-static void print_chunk_row(Host *h, uint32_t k) {
-  const Module *m = h->m;
-  const Chunk *c = &m->chunk.at[k];
-  const ParamLayout *l = h->stage[k % m->stages];
-  Buf *b = h->out;
-  int64_t sent[NCHUNK_PART] = {0}, cost[NCHUNK_PART] = {0}, data[NCHUNK_PART] = {0};
-  uint32_t base = 0;
-  buf_printf(b, "    {.run = {");
-  for (int i = 0; i < NCHUNK_PART; i++) {
-    buf_printf(b, "%s%s", i ? ", " : "", c->fn[i] == NONE ? "NULL" : h->fn[c->fn[i]]);
-    if (c->fn[i] == NONE) continue;
-    sent[i] = sent_bytes(m, k, (ChunkPart)i);
-    cost[i] = chunk_cost(h->p, c->fn[i]);
-    for (uint32_t a = 0; a < data_count(h, (ChunkPart)i); a++)
-      data[i] |= host_chunk_touches(h, c->fn[i], a);
-  }
-  while (base < l->n && l->chunk[base] != k) base++;
-  buf_printf(b, "},\n     .param = %u, .nparam = %u, .slot_bytes = %lld", base, c->piece.n,
-             (long long)chunk_slot_bytes(m, k));
-  put_parts(b, "reads_data", data);
-  put_parts(b, "sent_bytes", sent);
-  put_parts(b, "cost", cost);
-  for (int i = 0; i < NCHUNK_PART; i++)
-    if (c->fn[i] != NONE) put_message(h, k, (ChunkPart)i);
-  buf_printf(b, "},\n");
-}
-
-void host_pipeline(Host *h) {
-  const Module *m = h->m;
-  if (!m->chunk.n) return;
-  check_messages(h);
-  for (uint32_t s = 0; s < m->stages; s++) print_stage(h, s);
-  buf_printf(h->out, "static const DtStage stage[] = {\n");
-  for (uint32_t s = 0; s < m->stages; s++) print_stage_row(h, s);
-  buf_printf(h->out, "};\n\nstatic const DtPipeChunk chunk[] = {\n");
-  for (uint32_t k = 0; k < m->chunk.n; k++) print_chunk_row(h, k);
-  buf_printf(h->out, "};\n\n");
-}
-
-// ---- what the driver asks too
+// ---- sizes and costs
 
 int64_t largest_frame(const Plan *p, uint32_t stage) {
   const Module *m = p->m;

@@ -12,10 +12,8 @@ static const Fn *entry(const Host *h, Entry e) {
   return h->m->entry[e] == NONE ? NULL : &h->m->fn.at[h->m->entry[e]];
 }
 
-// What the optimizer keeps for each parameter.
-int host_moments(const Host *h) {
-  const Fn *f = entry(h, ENTRY_UPDATE);
-  return f ? (int)f->arg.n - 7 : 0;
+int update_moments(const Fn *update) {
+  return (arg_find(update, MEANS_PIECE, PIECE_MOMENT1) != NONE) + (arg_find(update, MEANS_PIECE, PIECE_MOMENT2) != NONE);
 }
 
 static Str in_region(const char *region, const char *type, int64_t offset) {
@@ -74,7 +72,7 @@ static void check_entry(const Host *h, Entry e) {
   case ENTRY_COUNT: n = nd + 2; break;
   case ENTRY_STEP: n = nd + 2 + nt + 2 * np; break;
   case ENTRY_EVAL: n = nd + 2 + nt + np; break;
-  case ENTRY_UPDATE: n = 7 + (uint32_t)host_moments(h); break;
+  case ENTRY_UPDATE: n = 7 + (uint32_t)update_moments(f); break;
   default: BUG("no such entry");
   }
   const FnPlan *fp = &h->p->fn[h->m->entry[e]];

@@ -4,9 +4,8 @@
 #include "codegen/host/host.h"
 #include "codegen/target.h"
 
-static void visit_fn(Host *h, Id fn, bool *seen) {
-  if (seen[fn]) return;
-  seen[fn] = true;
+// What a function needs, it or those that it calls, which come before it in h->order.
+static void find_needs(Host *h, Id fn) {
   const FnPlan *fp = &h->p->fn[fn];
   for (uint32_t i = 0; i < fp->kernel.n; i++) {
     const Kernel *k = &fp->kernel.at[i];
@@ -14,11 +13,9 @@ static void visit_fn(Host *h, Id fn, bool *seen) {
     h->exchanges[fn] |= k->kind == K_COLL;
     if (k->kind != K_CALL) continue;
     Id callee = h->m->fn.at[fn].stmt.at[k->stmt.at[0]].call->fn;
-    visit_fn(h, callee, seen);
     h->random[fn] |= h->random[callee];
     h->exchanges[fn] |= h->exchanges[callee];
   }
-  PUSH(h->a, h->order, fn);
 }
 
 // Kernels have their names already (the object file's symbols), functions take what is left.
@@ -45,15 +42,16 @@ static void start(Host *h, const Plan *p, bool test, Buf *out) {
   h->fn = NEWN(h->a, Str, m->fn.n + 1);
   h->random = NEWN(h->a, bool, m->fn.n + 1);
   h->exchanges = NEWN(h->a, bool, m->fn.n + 1);
-  bool *seen = NEWN(h->a, bool, m->fn.n + 1);
-  uint32_t chunk;
-  ChunkPart part;
-  for (Id f = 0; f < m->fn.n; f++)
-    if (p->reached[f] && (test || host_entry_of(h, f) != NENTRY || host_chunk_of(h, f, &chunk, &part)))
-      visit_fn(h, f, seen);
+  Id *order = NEWN(h->a, Id, m->fn.n + 1);
+  uint32_t n = program_order(p, test, order);
+  for (uint32_t i = 0; i < n; i++) {
+    find_needs(h, order[i]);
+    PUSH(h->a, h->order, order[i]);
+  }
   name_file_scope(h);
   host_find_stores(h);
   if (test) return;
+  h->program = program_make(m, p);
   h->params = param_layout(m);
   h->stage = NEWN(h->a, ParamLayout *, m->stages + 1);
   for (uint32_t s = 0; m->chunk.n && s < m->stages; s++) h->stage[s] = param_layout_stage(m, s);

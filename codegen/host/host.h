@@ -2,6 +2,7 @@
 #ifndef DTC_HOST_H
 #define DTC_HOST_H
 
+#include "codegen/host/program.h"
 #include "codegen/lower/plan.h"
 
 // C identifiers taken so far in a scope.
@@ -28,7 +29,7 @@ typedef struct Host {
   VEC(Id) order; // reached functions, callees first
   ParamLayout *params; // NULL in tests; of a pipeline: the stage's whose function is printed
   ParamLayout **stage; // of each stage
-  Life **life; // for each reached function: its buffers'
+  DtProgram program; // its tables; of tests: none
 } Host;
 
 // A function being printed.
@@ -62,7 +63,12 @@ void names_take(Names *n,
 void put_comment(Buf *b, const char *text,
                  size_t n); // the rest of a // comment: no control characters
 void put_string(Buf *b, const char *text); // a string literal
+// The same, each line of the text, or more than fits on a line, as a literal on a line with that indent.
+void put_text(Buf *b, int indent, const char *text);
 void put_real(Buf *b, double v); // a double literal
+// `a, b, c`, broken after commas where a line would pass 100 columns, and before a piece that begins with LINE_BREAK.
+enum { LINE_BREAK = '\v' };
+void put_pieces(Buf *b, int indent, const Str *piece, uint32_t n);
 // `head(arg, arg)tail`, broken after commas where a line would pass 100 columns.
 void put_call(Buf *b, int indent, const char *head, const Str *arg, uint32_t n, const char *tail);
 void put_bytes(Buf *b, double bytes); // "3.1 MB"
@@ -112,17 +118,17 @@ Str host_entry_arg(const Host *h, Entry e,
                    uint32_t arg); // a C expression; its type is the argument's pointer
 Str host_entry_result(const Host *h, Entry e, uint32_t result);
 Str host_scalar(const Host *h, const char *array, uint32_t i); // the address of a real among the call's scalars
-int host_moments(const Host *h);
+int update_moments(const Fn *update); // arrays that the optimizer keeps for each parameter
 
-// chunk.c: where a chunk's function finds what it receives, sends and keeps; the pipeline's tables
+// chunk.c: where a chunk's function finds what it receives, sends and keeps
 bool host_chunk_of(const Host *h, Id fn, uint32_t *chunk, ChunkPart *part);
 void host_chunk_begin(HostFn *x); // fills chunk, number, part and entry
 Str host_chunk_arg(const HostFn *x, uint32_t arg);
 Str host_chunk_result(const HostFn *x, uint32_t result);
 uint32_t host_chunk_piece(const HostFn *x, uint32_t arg, bool *grad); // of the stage's layout, or NONE
-bool host_chunk_touches(const Host *h, Id fn, uint32_t arg);
-void host_pipeline(Host *h); // the tables
-void host_pipeline_names(Host *h); // takes their names
+bool chunk_reads_data(const Plan *p, uint32_t chunk, ChunkPart part);
+void host_check_messages(const Host *h); // each chunk sends what the next one receives
+void host_pipeline_names(Host *h); // takes the names of its tables
 
 // layer.c: where the step finds its gradients, and a repeat the parameters and gradients of its layer
 // The first kernel that touches a gradient outside layers; the number of kernels where none does;
@@ -140,10 +146,8 @@ int64_t host_first_layer(const HostFn *x, const Call *c);
 // The slice of a layered value; NULL where it is none.
 Str host_layer_slice(const HostFn *x, const LayerPtrs *l, Id value);
 
-// tables.c: parameters, data, settings, the program
-void host_listing(Host *h); // the table of buffers
-void host_source(Host *h, Id loc); // ", .source = "gpt2.dt:12"", where that is known
-void host_params(Host *h, const ParamLayout *l, Str prefix); // PREFIXparam, PREFIXstack
+// tables.c: the program's tables
+void host_listing(Host *h); // of buffers
 void host_tables(Host *h, Str arch, Str build_hash);
 
 #endif

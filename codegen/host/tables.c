@@ -1,382 +1,452 @@
-// The tables that a training program hands to the runtime: parameters, data, settings, kernels,
-// buffers.
+// Prints a program's tables (codegen/host/program.h) as the C that defines them. The structs of runtime/program.h are
+// described below field by field. A field that is 0 is left out, as C fills it with 0.
 #include "codegen/host/host.h"
 #include "codegen/target.h"
-#include "runtime/pipeline/pipeline.h"
 
-const char *const host_type[NDTYPE] = {
-    [DT_F64] = "DT_TYPE_F64", [DT_F32] = "DT_TYPE_F32", [DT_I32] = "DT_TYPE_I32",
-    [DT_BOOL] = "DT_TYPE_BOOL", [DT_BF16] = "DT_TYPE_BF16", [DT_F16] = "DT_TYPE_F16"};
-static const char *const dt_init[NINIT] = {"DT_ZEROS", "DT_ONES", "DT_NORMAL", "DT_UNIFORM",
-                                           "DT_CONST"};
-static const char *const dt_data[] = {"DT_DATA_NONE", "DT_DATA_TOKENS", "DT_DATA_BYTES",
-                                      "DT_DATA_ARRAYS"};
-static const char *const dt_optimizer[] = {"DT_SGD", "DT_ADAM", "DT_ADAMW"};
-static const char *const dt_schedule[] = {"DT_CONSTANT", "DT_LINEAR", "DT_COSINE", "DT_INVSQRT"};
+typedef enum FieldKind {
+  FIELD_INT,
+  FIELD_BOOL,
+  FIELD_REAL,
+  FIELD_TEXT,
+  FIELD_ENUM, // `more`: the names of its values; named where it is 0, too
+  FIELD_OPTION, // an enum that is left out where it is 0
+  FIELD_AXES, // a set of axes, 1 << DT_AXIS_TP; `more`: their names
+  FIELD_STRUCT, // `more`: a Struct
+  FIELD_TABLE, // a pointer to an array of C that goes by the name in `more`
+  FIELD_FN // a function
+} FieldKind;
 
-static void put_extents(Buf *b, const int64_t *extent, uint32_t rank) {
-  buf_printf(b, "{");
-  for (uint32_t d = 0; d < rank; d++) buf_printf(b, "%s%lld", d ? ", " : "", (long long)extent[d]);
-  buf_printf(b, "}");
+typedef struct Field {
+  const char *name; // NULL: of a struct that is written without names
+  FieldKind kind;
+  size_t offset, bytes, align;
+  uint32_t n; // elements of an array; 1 where it is none
+  bool line; // begins a line
+  const char *const *index; // names of an array's elements, or NULL
+  const void *more;
+} Field;
+
+typedef struct Struct {
+  size_t bytes;
+  uint32_t n;
+  const Field *field;
+} Struct;
+
+#define AT(type, name) offsetof(type, name), sizeof(((type *)0)->name), _Alignof(__typeof__(((type *)0)->name))
+#define FIELD(type, name, kind, more) {#name, kind, AT(type, name), 1, false, NULL, more}
+#define FIRST(type, name, kind, more) {#name, kind, AT(type, name), 1, true, NULL, more} // of a line
+#define PLAIN(type, name, kind) {NULL, kind, AT(type, name), 1, false, NULL, NULL} // without its name
+#define ARRAY(type, name, kind, index, more)                                                       \
+  {#name, kind, AT(type, name), sizeof(((type *)0)->name) / sizeof(((type *)0)->name[0]), false, index, more}
+#define STRUCT(type, fields) {sizeof(type), sizeof(fields) / sizeof *(fields), fields}
+
+static const char *const type_name[] = {[DT_TYPE_F32] = "DT_TYPE_F32",   [DT_TYPE_F64] = "DT_TYPE_F64",
+                                        [DT_TYPE_I32] = "DT_TYPE_I32",   [DT_TYPE_BOOL] = "DT_TYPE_BOOL",
+                                        [DT_TYPE_BF16] = "DT_TYPE_BF16", [DT_TYPE_F16] = "DT_TYPE_F16"};
+static const char *const initial_name[] = {"DT_ZEROS", "DT_ONES", "DT_NORMAL", "DT_UNIFORM", "DT_CONST"};
+static const char *const data_name[] = {"DT_DATA_NONE", "DT_DATA_TOKENS", "DT_DATA_BYTES", "DT_DATA_ARRAYS"};
+static const char *const optimizer_name[] = {"DT_SGD", "DT_ADAM", "DT_ADAMW"};
+static const char *const schedule_name[] = {"DT_CONSTANT", "DT_LINEAR", "DT_COSINE", "DT_INVSQRT"};
+static const char *const pipe_name[] = {"DT_PIPE_GPIPE", "DT_PIPE_1F1B", "DT_PIPE_INTERLEAVED", "DT_PIPE_ZB"};
+static const char *const axis_name[] = {"DT_AXIS_TP", "DT_AXIS_TP_OUTER", "DT_AXIS_CP"};
+
+static const Field shard_field[] = {PLAIN(DtShard, dim, FIELD_INT), PLAIN(DtShard, block, FIELD_INT)};
+static const Struct shard_row = STRUCT(DtShard, shard_field);
+
+static const Field param_field[] = {
+    FIELD(DtParam, name, FIELD_TEXT, NULL),
+    FIELD(DtParam, rank, FIELD_INT, NULL),
+    FIELD(DtParam, nstack, FIELD_INT, NULL),
+    ARRAY(DtParam, extent, FIELD_INT, NULL, NULL),
+    FIELD(DtParam, count, FIELD_INT, NULL),
+    FIELD(DtParam, offset, FIELD_INT, NULL),
+    FIELD(DtParam, init, FIELD_ENUM, initial_name),
+    FIELD(DtParam, init_a, FIELD_REAL, NULL),
+    FIELD(DtParam, init_b, FIELD_REAL, NULL),
+    FIELD(DtParam, decay, FIELD_BOOL, NULL),
+    FIELD(DtParam, stack, FIELD_INT, NULL),
+    ARRAY(DtParam, shard, FIELD_STRUCT, axis_name, &shard_row),
+    FIELD(DtParam, local, FIELD_INT, NULL),
+    FIELD(DtParam, partial, FIELD_AXES, axis_name),
+    FIELD(DtParam, source, FIELD_TEXT, NULL),
+};
+static const Struct param_struct = STRUCT(DtParam, param_field);
+
+static const Field stack_field[] = {
+    FIELD(DtStack, name, FIELD_TEXT, NULL),
+    FIELD(DtStack, count, FIELD_INT, NULL),
+    FIELD(DtStack, offset, FIELD_INT, NULL),
+    FIELD(DtStack, stride, FIELD_INT, NULL),
+    FIELD(DtStack, first, FIELD_INT, NULL),
+    FIELD(DtStack, source, FIELD_TEXT, NULL),
+};
+static const Struct stack_struct = STRUCT(DtStack, stack_field);
+
+static const Field data_field[] = {
+    FIELD(DtData, name, FIELD_TEXT, NULL),
+    FIELD(DtData, type, FIELD_ENUM, type_name),
+    FIELD(DtData, rank, FIELD_INT, NULL),
+    ARRAY(DtData, extent, FIELD_INT, NULL, NULL),
+    FIELD(DtData, checked, FIELD_BOOL, NULL),
+    FIELD(DtData, lo, FIELD_INT, NULL),
+    FIELD(DtData, hi, FIELD_INT, NULL),
+    FIELD(DtData, path, FIELD_TEXT, NULL),
+    FIELD(DtData, val_path, FIELD_TEXT, NULL),
+};
+static const Struct data_struct = STRUCT(DtData, data_field);
+
+static const Field train_field[] = {
+    FIELD(DtTrain, data, FIELD_ENUM, data_name),
+    FIELD(DtTrain, val, FIELD_ENUM, data_name),
+    FIELD(DtTrain, data_path, FIELD_TEXT, NULL),
+    FIELD(DtTrain, val_path, FIELD_TEXT, NULL),
+    FIRST(DtTrain, length, FIELD_INT, NULL),
+    FIELD(DtTrain, batch, FIELD_INT, NULL),
+    FIELD(DtTrain, microbatch, FIELD_INT, NULL),
+    FIELD(DtTrain, steps, FIELD_INT, NULL),
+    FIELD(DtTrain, eval_every, FIELD_INT, NULL),
+    FIELD(DtTrain, seed, FIELD_INT, NULL),
+    FIRST(DtTrain, optimizer, FIELD_ENUM, optimizer_name),
+    FIELD(DtTrain, lr, FIELD_REAL, NULL),
+    FIELD(DtTrain, beta1, FIELD_REAL, NULL),
+    FIELD(DtTrain, beta2, FIELD_REAL, NULL),
+    FIELD(DtTrain, eps, FIELD_REAL, NULL),
+    FIELD(DtTrain, weight_decay, FIELD_REAL, NULL),
+    FIELD(DtTrain, momentum, FIELD_REAL, NULL),
+    FIELD(DtTrain, nesterov, FIELD_BOOL, NULL),
+    FIRST(DtTrain, schedule, FIELD_ENUM, schedule_name),
+    FIELD(DtTrain, warmup, FIELD_INT, NULL),
+    FIELD(DtTrain, final, FIELD_REAL, NULL),
+    FIELD(DtTrain, clip, FIELD_REAL, NULL),
+    FIELD(DtTrain, precision, FIELD_TEXT, NULL),
+};
+static const Struct train_struct = STRUCT(DtTrain, train_field);
+
+static const Field kernel_field[] = {
+    PLAIN(DtKernelInfo, name, FIELD_TEXT),
+    PLAIN(DtKernelInfo, source, FIELD_TEXT),
+    PLAIN(DtKernelInfo, bytes, FIELD_REAL),
+    PLAIN(DtKernelInfo, flops, FIELD_REAL),
+};
+static const Struct kernel_struct = STRUCT(DtKernelInfo, kernel_field);
+
+static const Field held_field[] = {
+    PLAIN(DtHeld, param, FIELD_INT),
+    PLAIN(DtHeld, first, FIELD_INT),
+};
+static const Struct held_struct = STRUCT(DtHeld, held_field);
+
+static const Field stage_field[] = {
+    FIELD(DtStage, nparam, FIELD_INT, NULL),
+    FIELD(DtStage, nstack, FIELD_INT, NULL),
+    FIELD(DtStage, param, FIELD_TABLE, "param"),
+    FIELD(DtStage, held, FIELD_TABLE, "held"),
+    FIELD(DtStage, stack, FIELD_TABLE, "stack"),
+    FIELD(DtStage, param_count, FIELD_INT, NULL),
+    FIELD(DtStage, frame_bytes, FIELD_INT, NULL),
+};
+static const Struct stage_struct = STRUCT(DtStage, stage_field);
+
+static const Field chunk_field[] = {
+    ARRAY(DtPipeChunk, run, FIELD_FN, NULL, NULL),
+    ARRAY(DtPipeChunk, reads_data, FIELD_BOOL, NULL, NULL),
+    FIELD(DtPipeChunk, slot_bytes, FIELD_INT, NULL),
+    ARRAY(DtPipeChunk, sent_bytes, FIELD_INT, NULL, NULL),
+    ARRAY(DtPipeChunk, cost, FIELD_INT, NULL, NULL),
+    FIELD(DtPipeChunk, param, FIELD_INT, NULL),
+    FIELD(DtPipeChunk, nparam, FIELD_INT, NULL),
+    ARRAY(DtPipeChunk, message, FIELD_TEXT, NULL, NULL),
+    ARRAY(DtPipeChunk, source, FIELD_TEXT, NULL, NULL),
+};
+static const Struct chunk_struct = STRUCT(DtPipeChunk, chunk_field);
+
+static const Field program_field[] = {
+    FIELD(DtProgram, model, FIELD_TEXT, NULL),
+    FIELD(DtProgram, build, FIELD_TEXT, NULL),
+    FIRST(DtProgram, type, FIELD_ENUM, type_name),
+    FIELD(DtProgram, param_type, FIELD_ENUM, type_name),
+    FIELD(DtProgram, reduce_type, FIELD_ENUM, type_name),
+    FIELD(DtProgram, loss_scaling, FIELD_BOOL, NULL),
+    FIRST(DtProgram, device_level, FIELD_INT, NULL),
+    FIELD(DtProgram, device_features, FIELD_TEXT, NULL),
+    FIRST(DtProgram, ndata, FIELD_INT, NULL),
+    FIELD(DtProgram, nparam, FIELD_INT, NULL),
+    FIELD(DtProgram, ntotal, FIELD_INT, NULL),
+    FIELD(DtProgram, nmetric, FIELD_INT, NULL),
+    FIELD(DtProgram, nmoment, FIELD_INT, NULL),
+    FIELD(DtProgram, nkernel, FIELD_INT, NULL),
+    FIRST(DtProgram, data, FIELD_TABLE, "data"),
+    FIELD(DtProgram, param, FIELD_TABLE, "param"),
+    FIELD(DtProgram, metric, FIELD_TABLE, "metric"),
+    FIELD(DtProgram, kernel, FIELD_TABLE, "kernel"),
+    FIRST(DtProgram, train, FIELD_STRUCT, &train_struct),
+    FIRST(DtProgram, param_count, FIELD_INT, NULL),
+    FIELD(DtProgram, frame_bytes, FIELD_INT, NULL),
+    FIELD(DtProgram, stores_grad, FIELD_BOOL, NULL),
+    FIRST(DtProgram, count, FIELD_FN, NULL),
+    FIELD(DtProgram, step, FIELD_FN, NULL),
+    FIELD(DtProgram, eval, FIELD_FN, NULL),
+    FIELD(DtProgram, update, FIELD_FN, NULL),
+    FIELD(DtProgram, sample, FIELD_FN, NULL),
+    FIRST(DtProgram, random_totals, FIELD_BOOL, NULL),
+    FIELD(DtProgram, sample_length, FIELD_INT, NULL),
+    FIELD(DtProgram, sample_vocab, FIELD_INT, NULL),
+    FIRST(DtProgram, listing, FIELD_TABLE, "listing"),
+    FIRST(DtProgram, tp, FIELD_INT, NULL),
+    FIELD(DtProgram, cp, FIELD_INT, NULL),
+    FIELD(DtProgram, pp, FIELD_INT, NULL),
+    FIELD(DtProgram, tp_outer, FIELD_INT, NULL),
+    FIELD(DtProgram, nstack, FIELD_INT, NULL),
+    FIELD(DtProgram, stack, FIELD_TABLE, "stack"),
+    FIELD(DtProgram, zero, FIELD_INT, NULL),
+    FIELD(DtProgram, zero_group, FIELD_INT, NULL),
+    FIELD(DtProgram, accumulate_each, FIELD_BOOL, NULL),
+    FIELD(DtProgram, gather_once, FIELD_BOOL, NULL),
+    FIRST(DtProgram, nchunk, FIELD_INT, NULL),
+    FIELD(DtProgram, schedule, FIELD_OPTION, pipe_name),
+    FIELD(DtProgram, chunk, FIELD_TABLE, "chunk"),
+    FIELD(DtProgram, stage, FIELD_TABLE, "stage"),
+    FIRST(DtProgram, source, FIELD_TEXT, NULL),
+    FIELD(DtProgram, in_flight, FIELD_INT, NULL),
+    FIELD(DtProgram, scratch_bytes, FIELD_INT, NULL),
+};
+static const Struct program_struct = STRUCT(DtProgram, program_field);
+
+// Every byte of a struct belongs to a field, or is padding before one.
+static void check_struct(const Struct *s) {
+  size_t at = 0, most = 1;
+  for (uint32_t i = 0; i < s->n; i++) {
+    const Field *f = &s->field[i];
+    at = (at + f->align - 1) / f->align * f->align;
+    if (f->offset != at) BUG("a field before .%s is not printed", f->name ? f->name : "");
+    at += f->bytes;
+    if (f->align > most) most = f->align;
+  }
+  if ((at + most - 1) / most * most != s->bytes) BUG("a last field is not printed");
 }
 
-static void put_optional(Buf *b, Str s) {
-  if (s && *s)
-    put_string(b, s);
-  else
-    buf_printf(b, "NULL");
+// ---- a row
+
+// What goes between two braces: pieces with commas between them.
+typedef struct Row {
+  Arena *a;
+  VEC(Str) piece;
+  const Str *fn; // names of the functions in its fields, in their order; NULL: none is there
+  Str prefix; // of the tables that it points to
+} Row;
+
+static bool is_zero(const char *at, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    if (at[i]) return false;
+  return true;
 }
 
-// One line of the listing: a string literal.
-static void line(Buf *b, const char *text) {
-  buf_printf(b, "\n    ");
-  put_string(b, str_printf("%s\n", text));
+static int64_t integer_at(const char *at, size_t bytes) {
+  int32_t small;
+  int64_t large;
+  if (bytes == sizeof small) return memcpy(&small, at, sizeof small), small;
+  CHECK(bytes == sizeof large);
+  return memcpy(&large, at, sizeof large), large;
 }
 
-static Str shape(const Value *v) {
+static void put_axes(Buf *b, const char *const *name, unsigned set) {
+  for (const char *gap = ""; set; set &= set - 1, gap = " | ")
+    buf_printf(b, "%s1u << %s", gap, name[__builtin_ctz(set)]);
+}
+
+// Pieces from `first` on are between braces behind `lead`, and one piece where they are short.
+static void embrace(Row *r, uint32_t first, Str lead) {
+  enum { SHORT = 60 };
   Buf b = {0};
-  buf_printf(&b, "[");
-  for (uint32_t d = 0; d < v->rank; d++)
-    buf_printf(&b, "%s%lld", d ? ", " : "", (long long)v->extent[d]);
-  buf_printf(&b, "]");
-  Str s = str_internn(b.text, b.n);
+  CHECK(r->piece.n > first);
+  r->piece.at[first] = str_printf("%s{%s", lead, r->piece.at[first]);
+  r->piece.at[r->piece.n - 1] = str_printf("%s}", r->piece.at[r->piece.n - 1]);
+  for (uint32_t i = first; i < r->piece.n; i++) buf_printf(&b, "%s%s", i > first ? ", " : "", r->piece.at[i]);
+  if (b.n <= SHORT && !memchr(b.text, LINE_BREAK, b.n)) {
+    r->piece.n = first;
+    PUSH(r->a, r->piece, str_internn(b.text, b.n));
+  }
   buf_free(&b);
-  return s;
 }
 
-static void list_fn(Host *h, Id fn) {
-  const Fn *f = &h->m->fn.at[fn];
-  const FnPlan *fp = &h->p->fn[fn];
-  const Life *life = plan_lives(h->p, fn);
-  Buf *b = h->out;
-  line(b, str_printf("%s: %u kernels, frame of %lld bytes", f->name, fp->kernel.n,
-                     (long long)fp->frame_bytes));
-  for (Id v = 0; v < f->value.n; v++) {
-    const Value *l = &f->value.at[v];
-    if (fp->address[v] < 0) continue;
-    line(b, str_printf("  %-21s %-24s %-4s %10lld at %-10lld kernels %u-%u", l->name, shape(l),
-                       dtype_name[l->type], (long long)(value_count(l) * dtype_size(l->type)),
-                       (long long)fp->address[v], life[v].first, life[v].last));
+static void add_struct(Row *r, const Struct *s, const char *at);
+
+// A value of one element, behind `lead`.
+static void add_value(Row *r, const Field *f, const char *at, Str lead) {
+  size_t bytes = f->bytes / f->n;
+  const char *text;
+  double real;
+  Buf b = {0};
+  if (f->kind == FIELD_STRUCT) {
+    uint32_t first = r->piece.n;
+    add_struct(r, f->more, at);
+    embrace(r, first, lead);
+    return;
   }
-  for (uint32_t i = 0; i < fp->kernel.n; i++) {
-    if (fp->kernel.at[i].kind != K_CALL) continue;
-    const Call *c = f->stmt.at[fp->kernel.at[i].stmt.at[0]].call;
-    line(b, str_printf("  %-21s %-24s %-4s %10lld at %-10lld kernel  %u",
-                       str_printf("(%s)", h->m->fn.at[c->fn].name), "", "",
-                       (long long)call_scratch(h->p, c, c->nresult), (long long)fp->callee_frame[i],
-                       i));
+  buf_printf(&b, "%s", lead);
+  switch (f->kind) {
+  case FIELD_INT: buf_printf(&b, "%lld", (long long)integer_at(at, bytes)); break;
+  case FIELD_BOOL: buf_printf(&b, "%s", *(const bool *)at ? "true" : "false"); break;
+  case FIELD_ENUM:
+  case FIELD_OPTION: buf_printf(&b, "%s", ((const char *const *)f->more)[integer_at(at, bytes)]); break;
+  case FIELD_AXES: put_axes(&b, f->more, (unsigned)integer_at(at, bytes)); break;
+  case FIELD_TABLE: buf_printf(&b, "%s%s", r->prefix, (const char *)f->more); break;
+  case FIELD_FN: buf_printf(&b, "%s", *r->fn ? *r->fn : "NULL"); break;
+  case FIELD_REAL:
+    memcpy(&real, at, sizeof real);
+    if (f->name) put_real(&b, real);
+    else buf_printf(&b, "%.6g", real); // a cost
+    break;
+  case FIELD_TEXT:
+    memcpy(&text, at, sizeof text);
+    if (text) put_text(&b, 8, text);
+    else buf_printf(&b, "NULL");
+    break;
+  case FIELD_STRUCT: BUG("a struct is no single piece");
   }
+  PUSH(r->a, r->piece, str_internn(b.text, b.n));
+  buf_free(&b);
+}
+
+// Elements up to the last that is not 0; those with names, where they are not 0.
+static void add_array(Row *r, const Field *f, const char *at) {
+  size_t bytes = f->bytes / f->n;
+  uint32_t n = f->n, first = r->piece.n;
+  bool fn = f->kind == FIELD_FN;
+  while (n && !fn && is_zero(at + (n - 1) * bytes, bytes)) n--;
+  for (uint32_t i = 0; i < n; i++) {
+    const char *element = at + i * bytes;
+    if (f->index && is_zero(element, bytes)) continue;
+    add_value(r, f, element, f->index ? str_printf("[%s] = ", f->index[i]) : "");
+    r->fn += fn;
+  }
+  if (r->piece.n > first) embrace(r, first, str_printf(".%s = ", f->name));
+}
+
+static void add_struct(Row *r, const Struct *s, const char *struct_at) {
+  static const char first[] = {LINE_BREAK, 0};
+  const char *line = "";
+  check_struct(s);
+  for (uint32_t i = 0; i < s->n; i++) {
+    const Field *f = &s->field[i];
+    const char *at = struct_at + f->offset;
+    bool fn = f->kind == FIELD_FN;
+    if (f->line) line = first;
+    bool absent = fn ? !*r->fn : f->kind != FIELD_ENUM && is_zero(at, f->bytes);
+    if (f->n > 1) add_array(r, f, at);
+    else if (!f->name || !absent) add_value(r, f, at, f->name ? str_printf("%s.%s = ", line, f->name) : "");
+    if (f->n > 1 || (f->name && !absent)) line = "";
+    r->fn += f->n == 1 && fn;
+  }
+}
+
+// ---- the program
+
+typedef struct Tables {
+  const DtProgram *p;
+  const ProgramNames *names;
+  Arena *a;
+  Buf *out;
+} Tables;
+
+static void put_row(const Tables *t, const Struct *s, const void *at, const Str *fn, Str prefix, int indent) {
+  Row r = {.a = t->a, .fn = fn, .prefix = prefix};
+  add_struct(&r, s, at);
+  put_pieces(t->out, indent, r.piece.at, r.piece.n);
+}
+
+// An array, which C wants to have an element.
+static void put_table(const Tables *t, const char *type, Str name, const Struct *s, const void *at, int n) {
+  buf_printf(t->out, "static const %s %s[] = {\n", type, name);
+  for (int i = 0; i < n; i++) {
+    buf_printf(t->out, "    {");
+    put_row(t, s, (const char *)at + (size_t)i * s->bytes, NULL, "", 5);
+    buf_printf(t->out, "},\n");
+  }
+  if (!n) buf_printf(t->out, "    {0},\n");
+  buf_printf(t->out, "};\n\n");
+}
+
+static void print_params(const Tables *t, const DtParam *param, int n, const DtStack *stack, int nstack, Str prefix) {
+  put_table(t, "DtParam", str_printf("%sparam", prefix), &param_struct, param, n);
+  if (nstack) put_table(t, "DtStack", str_printf("%sstack", prefix), &stack_struct, stack, nstack);
+}
+
+static void print_pipeline(const Tables *t) {
+  const DtProgram *p = t->p;
+  if (!p->nchunk) return;
+  for (int s = 0; s < p->pp; s++) {
+    const DtStage *stage = &p->stage[s];
+    Str prefix = str_printf("stage%d_", s);
+    buf_printf(t->out, "// Stage %d of %d.\n", s, p->pp);
+    print_params(t, stage->param, stage->nparam, stage->stack, stage->nstack, prefix);
+    put_table(t, "DtHeld", str_printf("%sheld", prefix), &held_struct, stage->held, stage->nparam);
+  }
+  buf_printf(t->out, "static const DtStage stage[] = {\n");
+  for (int s = 0; s < p->pp; s++) {
+    buf_printf(t->out, "    {");
+    put_row(t, &stage_struct, &p->stage[s], NULL, str_printf("stage%d_", s), 5);
+    buf_printf(t->out, "},\n");
+  }
+  buf_printf(t->out, "};\n\nstatic const DtPipeChunk chunk[] = {\n");
+  for (int c = 0; c < p->nchunk; c++) {
+    buf_printf(t->out, "    {");
+    put_row(t, &chunk_struct, &p->chunk[c], t->names->run[c], "", 5);
+    buf_printf(t->out, "},\n");
+  }
+  buf_printf(t->out, "};\n\n");
+}
+
+static void print_metrics(const Tables *t) {
+  Str *name = NEWN(t->a, Str, t->p->nmetric + 1);
+  if (!t->p->nmetric) return;
+  for (int i = 0; i < t->p->nmetric; i++) {
+    Buf b = {0};
+    put_string(&b, t->p->metric[i]);
+    name[i] = str_internn(b.text, b.n);
+    buf_free(&b);
+  }
+  buf_printf(t->out, "static const char *const metric[] = {");
+  put_pieces(t->out, 4, name, (uint32_t)t->p->nmetric);
+  buf_printf(t->out, "};\n\n");
+}
+
+void program_print(const DtProgram *p, const ProgramNames *names, Arena *a, Buf *out) {
+  const Str *entry = names->entry;
+  const Str fn[] = {entry[ENTRY_COUNT], entry[ENTRY_STEP], entry[ENTRY_EVAL], entry[ENTRY_UPDATE],
+                    entry[ENTRY_SAMPLE]}; // as DtProgram has them
+  Tables t = {p, names, a, out};
+  print_params(&t, p->param, p->nparam, p->stack, p->nstack, "");
+  print_pipeline(&t);
+  put_table(&t, "DtData", "data", &data_struct, p->data, p->ndata);
+  print_metrics(&t);
+  put_table(&t, "DtKernelInfo", "kernel", &kernel_struct, p->kernel, p->nkernel);
+  buf_printf(out, "const DtProgram dt_program = {\n    ");
+  put_row(&t, &program_struct, p, fn, "", 4);
+  buf_printf(out, ",\n};\n\n");
 }
 
 void host_listing(Host *h) {
-  buf_printf(
-      h->out,
-      "// Every buffer in a frame: shape, type, bytes, place, and the kernels of its function between which\n"
-      "// it lives. Printed by --info.\nstatic const char listing[] =");
-  for (uint32_t i = 0; i < h->order.n; i++) list_fn(h, h->order.at[i]);
-  if (!h->order.n) buf_printf(h->out, " \"\"");
+  buf_printf(h->out,
+             "// Every buffer in a frame: shape, type, bytes, place, and the kernels of its function between which\n"
+             "// it lives. Printed by --info.\nstatic const char listing[] = ");
+  put_text(h->out, 4, h->program.listing);
   buf_printf(h->out, ";\n\n");
 }
 
-// Which axes split the parameter.
-static void print_shards(Host *h, const Param *p) {
-  bool any = false;
-  for (uint32_t a = 0; a < h->m->axis.n; a++) {
-    const Shard *s = &p->shard[a];
-    if (s->kind != SHARD_SPLIT) continue;
-    buf_printf(h->out, "%s[%s] = {%u, %lld}", any ? ", " : ",\n     .shard = {", host_axis(h->m, a),
-               s->dim - p->nstack, (long long)s->block);
-    any = true;
-  }
-  if (any) buf_printf(h->out, "}");
-}
-
-// The axes over which the runtime is to sum the parameter's gradient.
-static void print_partial(Host *h, const ParamLayout *l, uint32_t i) {
-  const Value *grad = param_gradient(h->m, l, i);
-  bool any = false;
-  for (uint32_t a = 0; grad && a < h->m->axis.n; a++) {
-    if (grad->shard[a].kind != SHARD_PARTIAL) continue;
-    buf_printf(h->out, "%s1u << %s", any ? " | " : ", .partial = ", host_axis(h->m, a));
-    any = true;
-  }
-}
-
-void host_source(Host *h, Id loc) {
-  Buf place = {0};
-  put_source(h->m, loc, true, &place);
-  if (place.n) buf_printf(h->out, ",\n     .source = ");
-  if (place.n) put_string(h->out, place.text);
-  buf_free(&place);
-}
-
-static void print_param(Host *h, const ParamLayout *l, uint32_t i) {
-  Buf *b = h->out;
-  const Param *p = &h->m->param.at[l->piece[i].param];
-  const ParamPlace *q = &l->param[i];
-  bool stacked = q->stack != NONE;
-  int64_t n = 1, offset = q->offset + (stacked ? l->stack.at[q->stack].offset : 0), extent[MAX_RANK];
-  memcpy(extent, p->extent, sizeof extent);
-  if (p->nstack) extent[0] = l->piece[i].count;
-  for (uint32_t d = 0; d < p->rank; d++) n *= extent[d];
-  buf_printf(b, "    {.name = ");
-  put_string(b, p->name);
-  buf_printf(b, ", .rank = %u, .nstack = %u, .extent = ", p->rank, p->nstack);
-  put_extents(b, extent, p->rank ? p->rank : 1);
-  buf_printf(b, ",\n     .count = %lld, .offset = %lld,\n     .init = %s, .init_a = ", (long long)n,
-             (long long)offset, dt_init[p->init]);
-  put_real(b, p->init_a);
-  buf_printf(b, ", .init_b = ");
-  put_real(b, p->init_b);
-  buf_printf(b, ", .decay = %s", p->decay ? "true" : "false");
-  if (stacked) buf_printf(b, ", .stack = %u", q->stack + 1);
-  if (q->count != n) buf_printf(b, ", .local = %lld", (long long)q->count);
-  host_source(h, param_use(h->m, l->piece[i].param));
-  print_shards(h, p);
-  print_partial(h, l, i);
-  buf_printf(b, "},\n");
-}
-
-static void print_stacks(Host *h, const ParamLayout *l, Str prefix) {
-  Buf *b = h->out;
-  if (!l->stack.n) return;
-  buf_printf(b, "static const DtStack %sstack[] = {\n", prefix);
-  for (uint32_t s = 0; s < l->stack.n; s++) {
-    const StackPlace *t = &l->stack.at[s];
-    buf_printf(b, "    {.name = ");
-    put_string(b, t->name);
-    buf_printf(b, ", .count = %lld, .offset = %lld, .stride = %lld", (long long)t->count,
-               (long long)t->offset, (long long)t->stride);
-    if (t->first) buf_printf(b, ", .first = %lld", (long long)t->first);
-    uint32_t i = 0;
-    while (l->param[i].stack != s) i++;
-    host_source(h, param_use(h->m, l->piece[i].param));
-    buf_printf(b, "},\n");
-  }
-  buf_printf(b, "};\n\n");
-}
-
-// The degrees of the mesh axes that the program is cut over.
-static void print_axes(Host *h) {
-  for (uint32_t a = 0; a < h->m->axis.n; a++) {
-    const Axis *x = &h->m->axis.at[a];
-    uint32_t other = axis_other(h->m, a);
-    int64_t whole = x->size * (other == NONE ? 1 : h->m->axis.at[other].size);
-    bool outer = x->part == AXIS_OUTER;
-    buf_printf(h->out, "    .%s%s = %lld,\n", axis_whole_name(h->m, a), outer ? "_outer" : "",
-               (long long)(outer ? x->size : whole));
-  }
-}
-
-void host_params(Host *h, const ParamLayout *l, Str prefix) {
-  buf_printf(h->out, "static const DtParam %sparam[] = {\n", prefix);
-  for (uint32_t i = 0; i < l->n; i++) print_param(h, l, i);
-  if (!l->n) buf_printf(h->out, "    {.name = NULL},\n");
-  buf_printf(h->out, "};\n\n");
-  print_stacks(h, l, prefix);
-}
-
-// What is cut over the ranks that replicate the parameters.
-static void print_zero(Host *h) {
-  const ZeroOptions *z = &h->p->zero;
-  Buf *b = h->out;
-  if (h->p->in_flight > 1) buf_printf(b, "    .in_flight = %d,\n", h->p->in_flight);
-  if (h->params->stack.n)
-    buf_printf(b, "    .nstack = %u, .stack = stack,\n", h->params->stack.n);
-  if (!z->stage && !z->group && !z->each) return;
-  buf_printf(b, "    .zero = %d, .zero_group = %d, .accumulate_each = %s, .gather_once = %s,\n",
-             z->stage, z->group, z->each ? "true" : "false", z->once ? "true" : "false");
-}
-
-// All of the proofs' requirements on one data argument together.
-static bool data_range(const Host *h, uint32_t data, int64_t *lo, int64_t *hi) {
-  *lo = INT64_MIN;
-  *hi = INT64_MAX;
-  bool found = false;
-  for (uint32_t i = 0; i < h->m->range.n; i++) {
-    const DataRange *r = &h->m->range.at[i];
-    if (r->arg != data) continue;
-    found = true;
-    if (r->lo > *lo) *lo = r->lo;
-    if (r->hi < *hi) *hi = r->hi;
-  }
-  return found;
-}
-
-static void print_data(Host *h) {
-  Buf *b = h->out;
-  const Train *t = &h->m->train;
-  Id id = h->m->chunk.n ? h->m->chunk.at[0].fn[CHUNK_FORWARD] : h->m->entry[ENTRY_STEP];
-  const Fn *step = &h->m->fn.at[id];
-  buf_printf(b, "static const DtData data[] = {\n");
-  for (uint32_t i = 0; i < h->m->ndata; i++) {
-    const Value *v = &step->value.at[step->arg.at[i]];
-    if (!host_type[v->type]) BUG("data argument %s of type %s", v->name, dtype_name[v->type]);
-    buf_printf(b, "    {.name = ");
-    put_string(b, v->name);
-    buf_printf(b, ", .type = %s, .rank = %u, .extent = ", host_type[v->type], v->rank);
-    put_extents(b, v->extent, v->rank);
-    int64_t lo, hi;
-    if (data_range(h, i, &lo, &hi))
-      buf_printf(b, ",\n     .checked = true, .lo = %lld, .hi = %lld", (long long)lo, (long long)hi);
-    buf_printf(b, ",\n     .path = ");
-    put_optional(b, i < t->array_path.n ? t->array_path.at[i] : NULL);
-    buf_printf(b, ", .val_path = ");
-    put_optional(b, i < t->val_array_path.n ? t->val_array_path.at[i] : NULL);
-    buf_printf(b, "},\n");
-  }
-  if (!h->m->ndata) buf_printf(b, "    {.name = NULL},\n");
-  buf_printf(b, "};\n\n");
-}
-
-static void print_metrics(Host *h) {
-  if (!h->m->metric.n) return;
-  buf_printf(h->out, "static const char *const metric[] = {");
-  for (uint32_t i = 0; i < h->m->metric.n; i++) {
-    if (i) buf_printf(h->out, ", ");
-    put_string(h->out, h->m->metric.at[i]);
-  }
-  buf_printf(h->out, "};\n\n");
-}
-
-static uint32_t print_kernels(Host *h) {
-  Buf *b = h->out;
-  uint32_t n = 0;
-  buf_printf(b, "static const DtKernelInfo kernel[] = {\n");
-  for (uint32_t i = 0; i < h->order.n; i++) {
-    const FnPlan *fp = &h->p->fn[h->order.at[i]];
-    for (uint32_t j = 0; j < fp->kernel.n; j++) {
-      const Kernel *k = &fp->kernel.at[j];
-      if (!kernel_is_named(k)) continue;
-      Buf place = {0};
-      if (k->stmt.n)
-        put_source(h->m, h->m->fn.at[fp->fn].stmt.at[k->stmt.at[0]].loc, false, &place);
-      buf_printf(b, "    {");
-      put_string(b, k->name);
-      buf_printf(b, ", ");
-      put_string(b, place.n ? place.text : "");
-      buf_printf(b, ", %.6g, %.6g},\n", k->bytes, k->flops);
-      buf_free(&place);
-      n++;
-    }
-  }
-  if (!n) buf_printf(b, "    {NULL, NULL, 0, 0},\n");
-  buf_printf(b, "};\n\n");
-  return n;
-}
-
-static void put_field(Buf *b, const char *name, double v) {
-  buf_printf(b, ", .%s = ", name);
-  put_real(b, v);
-}
-
-static void print_train(Host *h) {
-  const Train *t = &h->m->train;
-  Buf *b = h->out;
-  buf_printf(b, "    .train = {.data = %s, .val = %s,\n              .data_path = ",
-             dt_data[t->data], dt_data[t->val]);
-  put_optional(b, t->data_path);
-  buf_printf(b, ", .val_path = ");
-  put_optional(b, t->val_path);
-  buf_printf(
-      b,
-      ",\n              .length = %lld, .batch = %lld, .microbatch = %lld, .steps = %lld,"
-      "\n              .eval_every = %lld, .seed = %lld",
-      (long long)t->length, (long long)t->batch, (long long)t->microbatch, (long long)t->steps,
-      (long long)t->eval_every, (long long)t->seed);
-  buf_printf(b, ",\n              .optimizer = %s", dt_optimizer[t->opt]);
-  put_field(b, "lr", t->lr);
-  put_field(b, "beta1", t->beta1);
-  put_field(b, "beta2", t->beta2);
-  put_field(b, "eps", t->eps);
-  buf_printf(b, ",\n              .weight_decay = ");
-  put_real(b, t->weight_decay);
-  put_field(b, "momentum", t->momentum);
-  buf_printf(b, ",\n              .nesterov = %s, .schedule = %s, .warmup = %lld",
-             t->nesterov ? "true" : "false", dt_schedule[t->schedule], (long long)t->warmup);
-  put_field(b, "final", t->final);
-  buf_printf(b, ",\n              .clip = ");
-  put_real(b, t->clip);
-  buf_printf(b, ", .precision = ");
-  put_string(b, precision_name(h->m));
-  buf_printf(b, "},\n");
-}
-
-static void print_entries(Host *h) {
-  static const char *const field[NENTRY] = {
-      [ENTRY_SAMPLE] = "sample", [ENTRY_COUNT] = "count", [ENTRY_STEP] = "step",
-      [ENTRY_EVAL] = "eval",     [ENTRY_UPDATE] = "update"};
-  buf_printf(h->out, "   ");
-  for (int e = 0; e < NENTRY; e++)
-    if (field[e] && h->m->entry[e] != NONE)
-      buf_printf(h->out, " .%s = %s,", field[e], h->fn[h->m->entry[e]]);
-  buf_printf(h->out, "\n");
-}
-
-static void print_sample(Host *h) {
-  const Module *m = h->m;
-  Id first = m->chunk.n ? m->chunk.at[0].fn[CHUNK_SAMPLE] : m->entry[ENTRY_SAMPLE];
-  Id last = m->chunk.n ? m->chunk.at[m->chunk.n - 1].fn[CHUNK_SAMPLE] : first;
-  if (first == NONE) return;
-  const Fn *f = &m->fn.at[first], *g = &m->fn.at[last];
-  const Value *tokens = &f->value.at[f->arg.at[0]];
-  const Value *logits = &g->value.at[g->result.at[g->result.n - 1]];
-  buf_printf(h->out, "    .sample_length = %lld, .sample_vocab = %lld,\n",
-             (long long)tokens->extent[tokens->rank - 1],
-             (long long)logits->extent[logits->rank - 1]);
-}
-
-static void print_pipeline(Host *h) {
-  const Module *m = h->m;
-  DtPipeKind kind;
-  int chunks;
-  if (!m->chunk.n) return;
-  if (!dt_pipe_parse(m->schedule, &kind, &chunks)) BUG("no schedule is called %s", m->schedule);
-  buf_printf(h->out, "    .pp = %u, .schedule = %d, // %s\n    .nchunk = %u, .chunk = chunk, .stage = stage,\n",
-             m->stages, kind, m->schedule, m->chunk.n);
-}
-
 void host_tables(Host *h, Str arch, Str build_hash) {
-  Buf *b = h->out;
-  ParamLayout *whole = param_layout(h->m);
-  h->params = whole;
-  host_params(h, whole, str_intern(""));
-  host_pipeline(h);
-  print_data(h);
-  print_metrics(h);
-  uint32_t nkernel = print_kernels(h);
-  Id count = h->m->entry[ENTRY_COUNT];
-  buf_printf(b, "const DtProgram dt_program = {\n    .model = ");
-  put_string(b, h->m->name);
-  buf_printf(b, ", .build = ");
-  put_string(b, build_hash);
-  buf_printf(b, ", .type = %s,\n    .param_type = %s, .reduce_type = %s, .loss_scaling = %s,\n",
-             host_type[h->m->compute], host_type[param_type(h->m)],
-             h->p->zero.bf16 ? "DT_TYPE_BF16" : host_type[h->m->compute],
-             h->m->store == DT_F16 ? "true" : "false");
-  h->m->target->program(h, arch);
-  buf_printf(
-      b,
-      "    .ndata = %u, .nparam = %u, .ntotal = %u, .nmetric = %u, .nmoment = %d, .nkernel = %u,\n",
-      h->m->ndata, h->m->param.n, count == NONE ? 0 : h->m->fn.at[count].result.n, h->m->metric.n,
-      host_moments(h), nkernel);
-  if (count != NONE && h->random[count]) buf_printf(b, "    .random_totals = true,\n");
-  buf_printf(b, "    .data = data, .param = param, %s.kernel = kernel,\n",
-             h->m->metric.n ? ".metric = metric, " : "");
-  print_train(h);
-  buf_printf(b, "    .param_count = %lld, .frame_bytes = %lld, .stores_grad = true,\n",
-             h->m->chunk.n ? 0LL : (long long)whole->count, (long long)(h->m->chunk.n ? 0 : largest_frame(h->p, 0)));
-  int64_t scratch = h->m->target->scratch(h->p);
-  if (scratch) buf_printf(b, "    .scratch_bytes = %lld,\n", (long long)scratch);
-  print_axes(h);
-  print_zero(h);
-  print_pipeline(h);
-  print_entries(h);
-  print_sample(h);
-  buf_printf(b, "    .listing = listing");
-  Id loss = h->m->chunk.n ? h->m->chunk.at[h->m->chunk.n - 1].fn[CHUNK_FORWARD] : h->m->entry[ENTRY_STEP];
-  if (loss != NONE) host_source(h, h->m->fn.at[loss].loc);
-  buf_printf(b, ",\n};\n\n");
-  buf_printf(b,
-             "int main(int argc, char **argv) {\n  return dt_main(&dt_program, argc, argv);\n}\n");
+  const Module *m = h->m;
+  Str(*run)[NCHUNK_PART] = (Str(*)[NCHUNK_PART])NEWN(h->a, Str, (m->chunk.n + 1) * NCHUNK_PART);
+  ProgramNames names = {.run = (const Str(*)[NCHUNK_PART])run};
+  for (uint32_t i = 0; i < m->chunk.n * NCHUNK_PART; i++) {
+    Id fn = m->chunk.at[i / NCHUNK_PART].fn[i % NCHUNK_PART];
+    if (fn != NONE) run[i / NCHUNK_PART][i % NCHUNK_PART] = h->fn[fn];
+  }
+  for (int e = ENTRY_SAMPLE; e < NENTRY; e++)
+    if (m->entry[e] != NONE) names.entry[e] = h->fn[m->entry[e]];
+  host_check_messages(h);
+  h->program.build = build_hash;
+  m->target->program(&h->program, arch);
+  program_print(&h->program, &names, h->a, h->out);
+  buf_printf(h->out, "int main(int argc, char **argv) {\n  return dt_main(&dt_program, argc, argv);\n}\n");
 }

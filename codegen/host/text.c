@@ -100,6 +100,31 @@ void put_string(Buf *b, const char *text) {
   buf_write(b, "\"", 1);
 }
 
+enum { LITERAL = 85 }; // characters of a text that go on a line
+
+// How much of the text a literal takes: to the end of its line, or up to the last space that fits.
+static size_t literal_length(const char *text) {
+  size_t n = strcspn(text, "\n"), fit = LITERAL;
+  if (text[n]) return n + 1;
+  if (n <= LITERAL) return n;
+  while (fit && text[fit - 1] != ' ') fit--;
+  return fit ? fit : n;
+}
+
+void put_text(Buf *b, int indent, const char *text) {
+  if (*text && !text[literal_length(text)] && !strchr(text, '\n')) {
+    put_string(b, text);
+    return;
+  }
+  if (!*text) buf_printf(b, "\"\"");
+  if (*text && b->n && b->text[b->n - 1] == ' ') b->n--;
+  for (size_t n; *text; text += n) {
+    n = literal_length(text);
+    buf_printf(b, "\n%*s", indent, "");
+    put_string(b, str_printf("%.*s", (int)n, text));
+  }
+}
+
 // The shortest digits that give the same bits back.
 void put_real(Buf *b, double v) {
   char text[64];
@@ -132,6 +157,24 @@ void put_call(Buf *b, int indent, const char *head, const Str *arg, uint32_t n, 
     column += (int)strlen(arg[i]) + 1;
   }
   buf_printf(b, ")%s", tail);
+}
+
+void put_pieces(Buf *b, int indent, const Str *piece, uint32_t n) {
+  int column = indent;
+  for (uint32_t i = 0; i < n; i++) {
+    const char *end = strrchr(piece[i], '\n'); // of a text in lines
+    int width = (int)strcspn(piece[i], "\n") + 1;
+    bool broken = *piece[i] == LINE_BREAK;
+    if (i && (broken || column + 1 + width > COLUMNS)) {
+      buf_printf(b, "\n%*s", indent, "");
+      column = indent;
+    } else if (i) {
+      buf_write(b, " ", 1);
+      column++;
+    }
+    buf_printf(b, "%s%s", piece[i] + broken, i + 1 < n ? "," : "");
+    column = end ? (int)strlen(end) : column + width;
+  }
 }
 
 void put_bytes(Buf *b, double bytes) {
@@ -182,6 +225,10 @@ const char *precision_name(const Module *m) {
   if (is_half(m->store)) return m->store == DT_BF16 ? "bf16" : "fp16";
   return m->compute == DT_F64 ? "fp64" : "fp32";
 }
+
+const char *const host_type[NDTYPE] = {
+    [DT_F64] = "DT_TYPE_F64",   [DT_F32] = "DT_TYPE_F32",   [DT_I32] = "DT_TYPE_I32",
+    [DT_BOOL] = "DT_TYPE_BOOL", [DT_BF16] = "DT_TYPE_BF16", [DT_F16] = "DT_TYPE_F16"};
 
 const char *c_type(Dtype t) {
   switch (t) {

@@ -33,9 +33,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum DtPipeKind {
-  DT_PIPE_GPIPE, DT_PIPE_1F1B, DT_PIPE_INTERLEAVED, DT_PIPE_ZB, DT_PIPE_FORWARD, DT_PIPE_KINDS
-} DtPipeKind;
+#include "runtime/program.h"
+
 extern const char *const dt_pipe_name[DT_PIPE_KINDS];
 
 typedef enum DtPipeWork { DT_PIPE_F, DT_PIPE_B, DT_PIPE_W, DT_PIPE_SEND, DT_PIPE_RECV } DtPipeWork;
