@@ -59,6 +59,12 @@ static void print_real(Buf *b, const char *name, double v) {
   put_real(b, v);
 }
 
+static void print_place(Buf *b, const char *name, const Positions *p) {
+  if (!p->by[0] && !p->by[1] && !p->from[0] && !p->from[1]) return;
+  buf_printf(b, ",\n    .%s = {.by = {%lld, %lld}, .from = {%lld, %lld}}", name, (long long)p->by[0],
+             (long long)p->by[1], (long long)p->from[0], (long long)p->from[1]);
+}
+
 // What differs from a plain softmax of all keys.
 static void print_form(Buf *b, const Attention *a) {
   buf_printf(b, ".causal = %d", a->causal);
@@ -67,6 +73,8 @@ static void print_form(Buf *b, const Attention *a) {
   buf_printf(b, ",\n    .q_turn = %lld, .k_turn = %lld, .scale = ", (long long)a->query.turn,
              (long long)a->key.turn);
   put_real(b, a->scale);
+  print_place(b, "q_at", &a->query);
+  print_place(b, "k_at", &a->key);
   if (a->cap != 0) print_real(b, "cap", a->cap);
   if (a->bias != 0) print_real(b, "bias", a->bias);
   if (a->apart) buf_printf(b, ", .apart = 1");
@@ -104,37 +112,11 @@ void cpu_attention_shape(Host *h, Id fn, const Kernel *k) {
 
 // ---- the call
 
-// Where the first place (side 0) or the place at the turn (side 1) stands, less its number.
-static void put_position(HostFn *x, const Call *c, const Positions *p, int side, Buf *out) {
-  if (p->by[side])
-    buf_printf(out, "(int64_t)*%s * %lld", host_pointer(x, c->arg[p->arg].value),
-               (long long)p->by[side]);
-  if (p->from[side] || !p->by[side])
-    buf_printf(out, "%s%lld", p->by[side] ? " + " : "", (long long)p->from[side]);
-}
-
-static Str difference(HostFn *x, const Call *c, const Positions *a, int a_side, const Positions *b,
-                      int b_side) {
-  Buf out = {0};
-  put_position(x, c, a, a_side, &out);
-  if (b->by[b_side] || b->from[b_side]) {
-    buf_printf(&out, " - (");
-    put_position(x, c, b, b_side, &out);
-    buf_printf(&out, ")");
-  }
-  Str text = str_internn(out.text, out.n);
-  buf_free(&out);
-  return text;
-}
-
 static bool is_moved_at_all(const Attention *a) { return is_moved(&a->query) || is_moved(&a->key); }
 
-// The first query's position less the first key's, and how far those after a turn jump.
-static void put_places(HostFn *x, const Call *c, const Attention *a, Str to[3]) {
-  const Positions *q = &a->query, *k = &a->key;
-  to[0] = difference(x, c, q, 0, k, 0);
-  to[1] = q->turn ? difference(x, c, q, 1, q, 0) : str_intern("0");
-  to[2] = k->turn ? difference(x, c, k, 1, k, 0) : str_intern("0");
+// Where the number is that queries or keys stand by.
+static Str place(HostFn *x, const Call *c, const Positions *p) {
+  return p->by[0] || p->by[1] ? host_pointer(x, c->arg[p->arg].value) : str_intern("NULL");
 }
 
 static Str array(HostFn *x, Id value) {
@@ -156,7 +138,7 @@ static Str attention_call(HostFn *x, const Kernel *k, Str arg[MOST_ARGS], uint32
     BUG("attention's lse is a view with gaps");
   arg[0] = k->name;
   *n = 1;
-  if (placed) put_places(x, c, a, arg + 1), *n = 4;
+  if (placed) arg[1] = place(x, c, &a->query), arg[2] = place(x, c, &a->key), *n = 3;
   for (int i = OPD_SLOPES; arrays && i <= OPD_SINKS; i++)
     arg[(*n)++] = array(x, v[i]);
   for (int i = OPD_DSLOPES; arrays && callee->backward && i <= OPD_DSINKS; i++)

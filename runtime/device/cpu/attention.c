@@ -82,6 +82,16 @@ static inline bool cut_pair(Pair *p, int64_t tile, int64_t *first) {
   return some;
 }
 
+static int64_t stands(const DtAttentionPlace *p, int side, const int32_t *n) {
+  return p->from[side] + (n ? p->by[side] * *n : 0);
+}
+
+void dt_attention_place(DtAttention *x, const int32_t *q, const int32_t *k) {
+  x->offset = stands(&x->q_at, 0, q) - stands(&x->k_at, 0, k);
+  x->q_jump = x->q_turn ? stands(&x->q_at, 1, q) - stands(&x->q_at, 0, q) : 0;
+  x->k_jump = x->k_turn ? stands(&x->k_at, 1, k) - stands(&x->k_at, 0, k) : 0;
+}
+
 int64_t dt_attention_pairs(const DtAttention *x, int backward) {
   int64_t pairs = 0, first;
   Pair p;

@@ -22,6 +22,12 @@ typedef struct {
   int64_t b, g, r, t, e; // strides of batch, kv head, query head within the group (unused for
 } DtAttentionStride;     // k, v, dk, dv), position, and element of the head
 
+// Where queries or keys stand: the first at by[0] * n + from[0], the one at the turn at by[1] * n + from[1], with n an
+// int32_t that kernels make or read, such as a rank's number.
+typedef struct {
+  int64_t by[2], from[2];
+} DtAttentionPlace;
+
 typedef struct {
   int64_t batch, kv_heads, group;
   int64_t tq, tk, dim;
@@ -34,6 +40,7 @@ typedef struct {
   // Queries from q_turn on stand q_jump positions further on than that says, and keys from k_turn
   // on k_jump: a rank's share of a folded sequence. All 0: none do.
   int64_t q_turn, q_jump, k_turn, k_jump;
+  DtAttentionPlace q_at, k_at; // of which dt_attention_place makes offset, q_jump and k_jump
   double scale;
   double cap;  // 0: none
   double bias; // 0: none; times |distance| where `apart`
@@ -64,6 +71,9 @@ void dt_attention_bwd_f32(const DtAttention *x, const float *q, const float *k, 
 void dt_attention_bwd_f64(const DtAttention *x, const double *q, const double *k, const double *v,
                           const double *o, const double *lse, const double *dout, double *dq,
                           double *dk, double *dv);
+
+// Of q_at and k_at, with the numbers at `q` and `k` in the device's memory; NULL: 0.
+void dt_attention_place(DtAttention *x, const int32_t *q, const int32_t *k);
 
 // Pairs of a query and a key in the blocks that are visited, for one head of one batch element: the
 // work, whatever the processor.

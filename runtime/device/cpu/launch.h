@@ -62,17 +62,16 @@ void dt_extent(DtKernel *kernel, int64_t grid, int64_t tile, DtType type, DtType
   DT_TRACED(shape, DT_BY_TYPE(q, dt_attention_bwd_f32, dt_attention_bwd_f64, dt_attention_bwd_half)( \
                        &shape, q, k, v, o, lse, dout, dq, dk, dv))
 
-// The same where the first query stands `first` positions after the first key, and queries and keys
-// after their turn so many further on.
-#define DT_PLACED(shape, first, q_jumps, k_jumps)                                                  \
+// The same where queries and keys stand as the shape's q_at and k_at say, with the numbers at q_place and k_place.
+#define DT_PLACED(shape, q_place, k_place)                                                         \
   DtAttention here = shape;                                                                        \
-  here.offset = first, here.q_jump = q_jumps, here.k_jump = k_jumps
-#define dt_attend_at(shape, first, q_jumps, k_jumps, q, k, v, o, lse)                              \
-  DT_TRACED(shape, DT_PLACED(shape, first, q_jumps, k_jumps);                                      \
+  dt_attention_place(&here, q_place, k_place)
+#define dt_attend_at(shape, q_place, k_place, q, k, v, o, lse)                              \
+  DT_TRACED(shape, DT_PLACED(shape, q_place, k_place);                                      \
             DT_BY_TYPE(q, dt_attention_fwd_f32, dt_attention_fwd_f64, dt_attention_fwd_half)(       \
                 &here, q, k, v, o, lse))
-#define dt_attend_bwd_at(shape, first, q_jumps, k_jumps, q, k, v, o, lse, dout, dq, dk, dv)        \
-  DT_TRACED(shape, DT_PLACED(shape, first, q_jumps, k_jumps);                                      \
+#define dt_attend_bwd_at(shape, q_place, k_place, q, k, v, o, lse, dout, dq, dk, dv)        \
+  DT_TRACED(shape, DT_PLACED(shape, q_place, k_place);                                      \
             DT_BY_TYPE(q, dt_attention_bwd_f32, dt_attention_bwd_f64, dt_attention_bwd_half)(       \
                 &here, q, k, v, o, lse, dout, dq, dk, dv))
 
@@ -80,14 +79,14 @@ void dt_extent(DtKernel *kernel, int64_t grid, int64_t tile, DtType type, DtType
 #define DT_BY_HEAD(slope_at, logit_at, dslope_at, dlogit_at)                                       \
   here.slopes = slope_at, here.sinks = logit_at;                                                   \
   here.dslopes = dslope_at, here.dsinks = dlogit_at
-#define dt_attend_with(shape, first, q_jumps, k_jumps, slope_at, logit_at, q, k, v, o, lse)        \
-  DT_TRACED(shape, DT_PLACED(shape, first, q_jumps, k_jumps);                                      \
+#define dt_attend_with(shape, q_place, k_place, slope_at, logit_at, q, k, v, o, lse)        \
+  DT_TRACED(shape, DT_PLACED(shape, q_place, k_place);                                      \
             DT_BY_HEAD(slope_at, logit_at, NULL, NULL);                                            \
             _Generic((o), float *: dt_attention_fwd_f32, double *: dt_attention_fwd_f64)(          \
                 &here, q, k, v, o, lse))
-#define dt_attend_bwd_with(shape, first, q_jumps, k_jumps, slope_at, logit_at, dslope_at,          \
+#define dt_attend_bwd_with(shape, q_place, k_place, slope_at, logit_at, dslope_at,          \
                            dlogit_at, q, k, v, o, lse, dout, dq, dk, dv)                           \
-  DT_TRACED(shape, DT_PLACED(shape, first, q_jumps, k_jumps);                                      \
+  DT_TRACED(shape, DT_PLACED(shape, q_place, k_place);                                      \
             DT_BY_HEAD(slope_at, logit_at, dslope_at, dlogit_at);                                  \
             _Generic((dq), float *: dt_attention_bwd_f32, double *: dt_attention_bwd_f64)(         \
                 &here, q, k, v, o, lse, dout, dq, dk, dv))
