@@ -27,11 +27,9 @@
   X(search_kept, 48, 1, 1 << 16, "states of a group that are compared with new ones")              \
   X(search_states, 1000000, 0, MOST_LIMIT, "states in all searches of an axis")                    \
   X(search_ways, 729, 1, 1 << 30, "ways to split a statement that are tried")                      \
-  X(byte_points, 256, 1, 1 << 24, "points of products that cost as much as a byte sent")           \
-  X(byte_traffic, 1024, 1, 1 << 24, "bytes of memory that cost as much as a byte sent")            \
   X(search_combinations, 512, 1, 1 << 30, "combinations of what a stack has in and out")           \
   /* ir/prover.c: what is not proved within these is taken for unknown */                          \
-  X(prove_atoms, 2000, 1, 1 << 20, "unknowns of a statement that are told apart")                  \
+  X(prove_atoms, 2000, 1, 1 << 20, "different unknowns of a statement")                            \
   X(prove_definitions, 4, 0, 4, "nested definitions that a proof looks through")                   \
   X(prove_forms, 3, 1, 3, "forms that are subtracted from a goal")                                 \
   X(prove_cases, 4, 0, 4, "nested cases of a proof")                                               \
@@ -41,6 +39,13 @@
 
 // Of the target, which states their values (Target.limits of codegen/target.h): X(name, least, most, meaning)
 #define TARGET_LIMITS(X)                                                                           \
+  /* costs: passes/pipeline/cost.c, codegen/host/chunk.c, passes/shard/ */                         \
+  X(loop_flops, 1, 1 << 24, "operations of products that cost as much as one of loops")            \
+  X(slow_flops, 1, 1 << 24, "and as one of exp and its like")                                      \
+  X(byte_flops, 1, 1 << 24, "and as a byte of memory that a kernel moves")                         \
+  X(sent_flops, 1, 1 << 24, "and as a byte that ranks exchange")                                   \
+  X(byte_points, 1, 1 << 24, "points of products that cost as much as a byte sent, in a plan")     \
+  X(byte_traffic, 1, 1 << 24, "bytes of memory that cost as much as a byte sent, in a plan")       \
   /* wanted parallelism: passes/normalise.c cuts reductions, codegen/lower/join.c keeps grids */   \
   X(cut_points, 2, MOST_LIMIT, "points of a sum to few results that is cut in blocks")             \
   X(cut_results, 1, MOST_LIMIT, "results of a reduction that are few")                             \

@@ -12,6 +12,12 @@ const Target cpu_target = {
 #define X(name, value, least, most, meaning) .name = (value),
             COMPILER_LIMITS(X)
 #undef X
+            .loop_flops = 4,
+            .slow_flops = 10,
+            .byte_flops = 10,
+            .sent_flops = 100,
+            .byte_points = 256,
+            .byte_traffic = 1024,
             .cut_points = 1 << 16,
             .cut_results = 16,
             .cut_block = 128,

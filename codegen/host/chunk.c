@@ -244,9 +244,10 @@ int64_t chunk_sent_bytes(const Module *m, uint32_t chunk, ChunkPart part) {
   return m->chunk.at[chunk].fn[part] == NONE ? 0 : sent_bytes(m, chunk, part);
 }
 
-// Bytes and operations outside of matrix products weigh more: about 10 and 4 of a processor's peak.
+// In operations of matrix products.
 static double fn_cost(const Plan *p, Id fn) {
   const FnPlan *fp = &p->fn[fn];
+  const Limits *l = &p->m->limits;
   double n = 0;
   for (uint32_t i = 0; i < fp->kernel.n; i++) {
     const Kernel *k = &fp->kernel.at[i];
@@ -255,8 +256,9 @@ static double fn_cost(const Plan *p, Id fn) {
       n += (double)c->count * fn_cost(p, c->fn);
       continue;
     }
-    double flops = k->kind == K_LOOPS ? 4 * k->flops : k->flops;
-    n += flops > 10 * k->bytes ? flops : 10 * k->bytes;
+    double flops = k->kind == K_LOOPS ? (double)l->loop_flops * k->flops : k->flops;
+    double moved = (double)l->byte_flops * k->bytes;
+    n += flops > moved ? flops : moved;
   }
   return n;
 }

@@ -1,14 +1,13 @@
-// What statements cost, roughly: enough to give each stage about as much work. A floating-point
-// operation of a matrix product counts 1; a byte of what a statement reads and writes 3, as
-// statements are fused later and then move about a third of it, at a tenth of a processor's peak; a
-// function such as exp 10.
+// The costs of statements, roughly: enough to give each stage about as much work. The unit is an operation of a matrix
+// product; limits of the target say how many of them a function such as exp, a byte moved and a byte sent cost.
+// Statements are fused later, and then move about a third of the bytes that they read and write.
 #include "passes/pipeline/pipeline.h"
 
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
-enum { BYTE = 3, FUNCTION = 10, SENT_BYTE = 100 };
+enum { FUSED = 3 }; // bytes of statements for one of their kernels
 
 typedef struct Moved {
   const Fn *f;
@@ -27,7 +26,7 @@ static double operations(const Module *m, Id e) {
   double n = 0;
   if (x->op == OP_READ) return 0;
   for (uint32_t i = 0; i < x->narg; i++) n += operations(m, ex_arg(m, e, i));
-  return x->narg ? n + (op_info[x->op].work >= WORK_SLOW ? FUNCTION : 1) : n;
+  return x->narg ? n + (op_info[x->op].work >= WORK_SLOW ? (double)m->limits.slow_flops : 1) : n;
 }
 
 static double points(const Stmt *s) {
@@ -52,12 +51,13 @@ static double value_bytes(const Value *v) { return (double)value_count(v) * dtyp
 
 double cost_stmt(const Module *m, const Fn *f, const Stmt *s) {
   if (s->call) return (double)s->call->count * cost_fn(m, s->call->fn);
-  if (s->kind != ST_COMP) return SENT_BYTE * value_bytes(&f->value.at[s->lhs]);
+  if (s->kind != ST_COMP) return (double)m->limits.sent_flops * value_bytes(&f->value.at[s->lhs]);
   Moved x = {.f = f, .points = points(s)};
   ex_reads(m, s->body, moved_read, &x);
   const Value *v = &f->value.at[s->lhs];
   x.bytes += fmin(value_bytes(v), x.points * dtype_size(v->type));
-  return x.points * (operations(m, s->body) + (s->red != RED_NONE)) + BYTE * x.bytes;
+  double flops = x.points * (operations(m, s->body) + (s->red != RED_NONE));
+  return flops + (double)(m->limits.byte_flops / FUSED) * x.bytes;
 }
 
 // best[p][i]: of the first i units in p parts, the least that the dearest costs (over: then the

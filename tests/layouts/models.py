@@ -747,6 +747,10 @@ LIMITS = {
     "chain": [2, 3],
     "search_first": [2],
     "search_ways": [9],
+    "loop_flops": [1, 100],
+    "slow_flops": [1, 1000],
+    "byte_flops": [1, 300],
+    "sent_flops": [1, 10000],
     "byte_points": [1],
     "byte_traffic": [1],
 }

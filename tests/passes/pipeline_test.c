@@ -23,6 +23,7 @@ static Module *compile(Arena *a, const char *path) {
   Sources *s = sources_new(a);
   s->out = stdout;
   Module *m = frontend_compile(a, s, &o);
+  if (m) use_cpu(m);
   for (int i = 0; m && i < pass_count; i++) {
     if (!pass_table[i].run(m)) return NULL;
     if (!strcmp(pass_table[i].name, "simplify")) return m;

@@ -35,10 +35,12 @@ static bool verified(const Module *m, const char *path, const char *after) {
   return ok;
 }
 
+void use_cpu(Module *m) { target_use(m, target_named("cpu")); }
+
 Module *load_module(Arena *a, const char *path, const char *text) {
   Sources *s = sources_new(a);
   Module *m = ir_parse(a, s, str_intern(path), text, strlen(text));
-  if (m) target_use(m, target_named("cpu"));
+  if (m) use_cpu(m);
   return m && verified(m, path, "parsing") ? m : NULL;
 }
 

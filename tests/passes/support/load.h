@@ -8,6 +8,7 @@
 // The file's text, with "@B" replaced by `batch` and "@4" by four times it (batch 0: left alone).
 // malloc'd; NULL if it can't be read.
 char *load_text(const char *path, int batch);
+void use_cpu(Module *m); // it is compiled for that target
 // Parses text and checks it; NULL after a message.
 Module *load_module(Arena *a, const char *path, const char *text);
 // Runs a pass by name and verifies; false after a message.

@@ -8,6 +8,7 @@
 #include "ir/verify.h"
 #include "passes/passes.h"
 #include "passes/shard/shard.h"
+#include "load.h"
 
 Module *mesh_compile(Arena *a, const char *example, const char *const *define) {
   Str d[MAX_DEFINES + 1] = {str_intern("train.precision=fp64")};
@@ -18,6 +19,7 @@ Module *mesh_compile(Arena *a, const char *example, const char *const *define) {
   Sources *s = sources_new(a);
   s->out = stdout;
   Module *m = frontend_compile(a, s, &o);
+  if (m) use_cpu(m);
   PipelineOptions p = {.until = str_intern("simplify")};
   return m && pipeline_run(m, &p) ? m : NULL;
 }
