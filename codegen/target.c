@@ -26,6 +26,9 @@ void target_names(Buf *out) {
 
 void target_use(Module *m, const Target *t) {
   m->target = t;
+  m->stores = 0;
+  for (int type = 0; type < NDTYPE; type++)
+    if (t->stores((Dtype)type)) m->stores |= 1u << type;
   m->limits = t->limits;
   m->usual_limits = &t->limits;
 }

@@ -54,7 +54,7 @@ typedef struct Target {
 
   // ---- what it computes
 
-  // Whether values may lie in memory in this type.
+  // Whether values may lie in memory in this type. A model whose precision needs another is refused.
   bool (*stores)(Dtype t);
   // Whether its library computes this product of f, in the types of its operands and with its bias; loops do otherwise.
   bool (*takes_product)(const Module *m, const Fn *f, const GemmPlan *g);

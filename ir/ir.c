@@ -72,6 +72,7 @@ Module *module_new(Arena *a, Sources *s) {
   m->src = s;
   m->name = str_intern("");
   m->compute = m->store = DT_REAL;
+  m->stores = ~0u;
   m->limits = default_limits;
   m->usual_limits = &default_limits;
   for (int e = 0; e < NENTRY; e++) m->entry[e] = NONE;

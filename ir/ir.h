@@ -461,8 +461,9 @@ typedef struct Module {
   bool unproved; // passes/shard.c: the plan over the axes may not be a least one
   bool spmd; // local form (passes/localise.c): extents of values are those of one rank
   VEC(Str) metric; // names, in result order after the loss
-  // What it is compiled for (codegen/target.h sets all three), or NULL: pass normalise and those after it need it.
+  // The target that it is compiled for (codegen/target.h sets all of these), or NULL: pass shard and those after it need it.
   const struct Target *target;
+  unsigned stores; // 1 << Dtype: types that the target has; all of them where there is no target
   Limits limits; // sizes at which passes and code generation choose: ir/limits.h
   const Limits *usual_limits; // what the target states; tests lower `limits`
   VEC(DataRange) range;

@@ -362,15 +362,29 @@ static bool half_precision(Module *m, Dtype half) {
   return true;
 }
 
-bool pass_precision(Module *m) {
-  Str want = m->train.precision ? m->train.precision : str_intern("fp32");
-  if (!strcmp(want, "bf16")) return half_precision(m, DT_BF16);
-  if (!strcmp(want, "fp16")) return half_precision(m, DT_F16);
-  if (strcmp(want, "fp32") && strcmp(want, "fp64")) {
-    diag_error(m->src, 0, "unknown precision `%s`: fp32, fp64, bf16 or fp16 is expected", want);
-    return false;
+// The type that a precision stores values in; DT_REAL after an error.
+static Dtype stored_type(const Module *m, Str precision) {
+  static const struct {
+    const char *name;
+    Dtype type;
+  } known[] = {{"fp32", DT_F32}, {"fp64", DT_F64}, {"bf16", DT_BF16}, {"fp16", DT_F16}};
+  for (unsigned i = 0; i < sizeof known / sizeof *known; i++) {
+    Dtype t = known[i].type, computed = is_half(t) ? DT_F32 : t;
+    if (strcmp(precision, known[i].name)) continue;
+    if (m->stores >> t & m->stores >> computed & 1) return t;
+    diag_error(m->src, 0, "precision = %s: the target has no values of type %s", precision,
+               dtype_name[m->stores >> t & 1 ? computed : t]);
+    return DT_REAL;
   }
-  m->compute = strcmp(want, "fp64") ? DT_F32 : DT_F64;
+  diag_error(m->src, 0, "unknown precision `%s`: fp32, fp64, bf16 or fp16 is expected", precision);
+  return DT_REAL;
+}
+
+bool pass_precision(Module *m) {
+  Dtype store = stored_type(m, m->train.precision ? m->train.precision : str_intern("fp32"));
+  if (store == DT_REAL) return false;
+  if (is_half(store)) return half_precision(m, store);
+  m->compute = store;
   for (Id f = 0; f < m->fn.n; f++)
     for (Id v = 0; v < m->fn.at[f].value.n; v++) {
       Value *x = &m->fn.at[f].value.at[v];

@@ -170,7 +170,7 @@ static void reach_entries(Plan *p) {
   }
 }
 
-// What the target has no storage for, and what IR text may hold and earlier passes leave to no one.
+// Refuses IR text of an earlier level, and of types that the target does not store.
 static bool can_lower(const Plan *p, Id fn) {
   const Module *m = p->m;
   const Fn *f = &m->fn.at[fn];

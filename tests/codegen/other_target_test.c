@@ -7,6 +7,7 @@
 #include "codegen/lower/verify.h"
 #include "codegen/target.h"
 #include "ir/text/text.h"
+#include "passes/passes.h"
 #include "support/harness.h"
 
 enum { ALIGNMENT = 256 };
@@ -93,6 +94,26 @@ static bool refuses_doubles(const Target *t) {
   return refused;
 }
 
+// So is a precision that needs one.
+static bool refuses_precision(const Target *t, const char *precision, const char *type) {
+  static const char text[] = "module m\n\nfunc f() -> (y: real[3]) {\n  y[i<3] = 1.0\n}\n";
+  Arena *a = arena_new();
+  Sources *s = sources_new(a);
+  char said[200] = "";
+  s->out = tmpfile();
+  Module *m = s->out ? ir_parse(a, s, str_intern("reals.ir"), text, sizeof text - 1) : NULL;
+  if (m) m->train.precision = str_intern(precision);
+  if (m) target_use(m, t);
+  bool refused = m && !pass_precision(m);
+  if (refused) rewind(s->out), fread(said, 1, sizeof said - 1, s->out);
+  if (s->out) fclose(s->out);
+  bool right = type ? refused && strstr(said, str_printf("precision = %s: the target has no values of type %s", precision, type))
+                    : m && !refused;
+  if (!right) printf("FAIL %s: %s\n", precision, said);
+  arena_free(a);
+  return right;
+}
+
 // Every limit is stated.
 static bool has_limits(const Target *t) {
   const char *which;
@@ -103,6 +124,8 @@ int main(void) {
   const char *dir = SOURCE_DIR "/tests/codegen/programs";
   const Target other = other_target();
   int bad = !refuses_doubles(&other) + !has_limits(target_named("cpu")), n = 0;
+  bad += !refuses_precision(&other, "bf16", "bf16") + !refuses_precision(&other, "fp64", "f64");
+  bad += !refuses_precision(&other, "fp32", NULL) + !refuses_precision(target_named("cpu"), "fp16", NULL);
   DIR *d = opendir(dir);
   for (struct dirent *e; d && (e = readdir(d));)
     if (strlen(e->d_name) > 3 && !strcmp(e->d_name + strlen(e->d_name) - 3, ".ir"))
