@@ -307,9 +307,11 @@ static Str function(Cuda *c, Id id) {
   return call(c, str_printf("%s%s", name, is_double(c) ? "" : "f"), id);
 }
 
-static Str random_number(Cuda *c, Id id) {
+// A float, whose arithmetic would be a float's.
+static Str random_number(Cuda *c, Id id, int need) {
   Str site = cuda_expr(c, ex_arg(c->m, id, 0), P_ANY), iteration = cuda_expr(c, ex_arg(c->m, id, 1), P_ANY);
-  return str_printf("dt_random(key, %s, %s, %s)", site, iteration, wide(c, ex_arg(c->m, id, 2), P_ANY));
+  Str s = str_printf("dt_random(key, %s, %s, %s)", site, iteration, wide(c, ex_arg(c->m, id, 2), P_ANY));
+  return is_double(c) ? paren(str_printf("(double)%s", s), P_UNARY, need) : s;
 }
 
 static Str constant(Cuda *c, const Expr *e, int need) {
@@ -358,7 +360,7 @@ Str cuda_expr(Cuda *c, Id id, int need) {
     return *s == '(' && s[strlen(s) - 1] != ')' ? paren(s, P_UNARY, need) : s;
   }
   case OP_GROUP: return group(c, id, need);
-  case OP_RANDOM: return random_number(c, id);
+  case OP_RANDOM: return random_number(c, id, need);
   case OP_ADD:
   case OP_SUB:
   case OP_MUL:
