@@ -181,7 +181,7 @@ static int width_of_types(const Cuda *c) {
 int cuda_width(Cuda *c) {
   const Nest *n = &c->l->nest.at[0];
   bool elementwise = c->s.team == TEAM_THREAD && c->l->ngrid && c->l->nest.n == 1 && !n->nloop;
-  if (!elementwise) return 1;
+  if (!elementwise || c->f->stmt.at[n->stmt.at[0].stmt].red != RED_NONE) return 1; // a sum of one term has no loop either
   int64_t extent = c->l->var.at[neighbours(c)].extent;
   for (int width = width_of_types(c); width > 1; width /= 2)
     if (extent % width == 0 && c->s.points / width >= WARP && pack_nest(c, n, width)) return width;
