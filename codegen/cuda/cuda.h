@@ -13,7 +13,8 @@ typedef enum Team {
   TEAM_THREAD, // one thread
   TEAM_WARP, // the lanes of a warp; several warps are a block
   TEAM_BLOCK, // a block
-  TEAM_COLUMN // threads of equal threadIdx.x: 32 neighbouring points are a block
+  TEAM_COLUMN, // threads of equal threadIdx.x: 32 neighbouring points are a block
+  TEAM_SCATTER // a block, for all points of one place in the loops (scatter.c)
 } Team;
 
 // A function of the kernel's sizes alone: the tree of a reduction follows from it.
@@ -148,12 +149,18 @@ struct Decls;
 void cuda_open_packed(Cuda *c, const Nest *n, struct Decls *d);
 void cuda_close_packed(Cuda *c, struct Decls *d, Str outer);
 
+// scatter.c
+// Whether the kernel is a sum into rows that other values name; fills s if it is.
+bool cuda_is_scatter(Cuda *c);
+void cuda_scatter(Cuda *c); // its body
+
 // expr.c
 const char *cuda_type(const Cuda *c, Dtype t); // of storage
 const char *cuda_scalar(const Cuda *c, Scalar s);
 Str cuda_expr(Cuda *c, Id e, int precedence); // of the context, 0: any
 Str cuda_times(Str v, int64_t by); // "v * 3"; v of precedence *
 Str cuda_element(Cuda *c, Id value, const Form *f); // "x[i]"
+Str cuda_local_offset(Cuda *c, const Form *f); // what loops add to an element's number
 Str cuda_load(Cuda *c, Id value, Str element);
 Str cuda_round(Cuda *c, Str v, Dtype t); // to storage's type and back; v any expression
 Str cuda_stored(Cuda *c, Str v, Dtype t); // converted to be stored

@@ -204,6 +204,8 @@ Str cuda_element(Cuda *c, Id value, const Form *f) {
   return str_printf("%s[%s]", p, offset(c, f, big, c->rebased[buffer]));
 }
 
+Str cuda_local_offset(Cuda *c, const Form *f) { return offset(c, f, is_big(c, f), true); }
+
 Str cuda_load(Cuda *c, Id value, Str element) {
   Dtype t = c->f->value.at[value].type;
   if (t == DT_BOOL) return str_printf("(%s != 0)", element);

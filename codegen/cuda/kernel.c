@@ -27,6 +27,7 @@ static void put_team(Cuda *c) {
   case TEAM_WARP: buf_printf(c->out, "// %lld row%s, a warp each", points, many); break;
   case TEAM_BLOCK: buf_printf(c->out, "// %lld row%s, a block each", points, many); break;
   case TEAM_COLUMN: buf_printf(c->out, "// %lld columns, %d threads each", points, s->threads); break;
+  case TEAM_SCATTER: buf_printf(c->out, "// %lld places, a block each; the first of a row adds up all of it", points); break;
   }
   cuda_put_launch(c);
 }
@@ -37,7 +38,8 @@ CudaLaunch cuda_launch_of(const Cuda *c) {
   switch (s->team) {
   case TEAM_WARP: return (CudaLaunch){s->blocks, WARP, s->teams};
   case TEAM_COLUMN: return (CudaLaunch){s->blocks, WARP, s->threads};
-  case TEAM_BLOCK: return (CudaLaunch){s->blocks, s->threads, 1};
+  case TEAM_BLOCK:
+  case TEAM_SCATTER: return (CudaLaunch){s->blocks, s->threads, 1};
   default: return (CudaLaunch){s->blocks, s->teams, 1};
   }
 }
@@ -336,6 +338,11 @@ void cuda_loops(Cuda *c) {
   put_team(c);
   CudaLaunch l = cuda_launch_of(c);
   cuda_signature(c, l.x * l.y, NULL);
+  if (c->s.team == TEAM_SCATTER) {
+    cuda_scatter(c);
+    buf_printf(c->out, "}\n");
+    return;
+  }
   name_kept(c);
   Decls d = {0};
   switch (c->s.team) {
@@ -343,6 +350,7 @@ void cuda_loops(Cuda *c) {
   case TEAM_WARP: open_warp(c, &d); break;
   case TEAM_BLOCK: open_block(c, &d); break;
   case TEAM_COLUMN: open_column(c, &d); break;
+  case TEAM_SCATTER: BUG("a scatter has no grid point");
   }
   if (c->s.team == TEAM_WARP || c->s.team == TEAM_BLOCK) rebase_pointers(c);
   declare_rows(c);

@@ -368,6 +368,7 @@ static void choose_runs(Cuda *c) {
 }
 
 void cuda_schedule(Cuda *c) {
+  if (cuda_is_scatter(c)) return;
   choose_team(c);
   choose_runs(c);
   bool rows = false;

@@ -214,6 +214,15 @@ template <class T> static inline T dt_shuffle(T x, unsigned lane, const char *at
 #define __shfl_xor_sync(mask, x, by) dt_shuffle(x, dt_self->lane ^ (by), DT_PLACE)
 #define __shfl_down_sync(mask, x, by) dt_shuffle(x, dt_self->lane + (by) < 32 ? dt_self->lane + (by) : dt_self->lane, DT_PLACE)
 
+static inline unsigned dt_ballot(bool x, const char *at) {
+  DtSlots *s = dt_meet(&x, sizeof x, at);
+  unsigned r = 0;
+  for (unsigned lane = 0; lane < dt_self->warp->lanes; lane++) r |= (unsigned)((*s)[lane][0] != 0) << lane;
+  return r;
+}
+#define __ballot_sync(mask, x) dt_ballot(x, DT_PLACE)
+static inline int __popc(unsigned x) { return __builtin_popcount(x); }
+
 // Threads take turns, so a plain addition is atomic.
 template <class T> static inline T atomicAdd(T *p, T v) {
   T old = *p;

@@ -135,6 +135,25 @@ template <class Op, int threads, class T> DT_DEVICE T dt_column_reduce(T x) {
   return x;
 }
 
+// The numbers of those threads of a block (of one dimension) for which `holds`, in ascending order; returns how many.
+// list: shared, room for all threads; complete when the function returns, and read before it is called again.
+template <int threads> DT_DEVICE int dt_block_list(bool holds, int *list) {
+  __shared__ int count[threads / 32];
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const unsigned lanes = __ballot_sync(0xffffffffu, holds);
+  if (lane == 0) count[warp] = __popc(lanes);
+  __syncthreads(); // count is complete, and list has been read
+  int before = 0, all = 0;
+#pragma unroll
+  for (int w = 0; w < threads / 32; w++) {
+    if (w < warp) before += count[w];
+    all += count[w];
+  }
+  if (holds) list[before + __popc(lanes & ((1u << lane) - 1))] = (int)threadIdx.x;
+  __syncthreads();
+  return all;
+}
+
 // ---- random numbers: dt_uniform of runtime/base/philox.h. key: seed and step.
 DT_DEVICE float dt_random(const uint64_t *key, int site, int iteration, int64_t element) {
   uint64_t z = key[0] + key[1] * 0x9e3779b97f4a7c15u;
