@@ -124,17 +124,18 @@ static double sink_of(const DtAttention *x, int64_t g, int64_t r, int f64) {
   return x->sinks ? of_head(x->sinks, &x->sink_at, g, r, f64) : x->sink;
 }
 
+#define DT_BODY "runtime/device/cpu/attention_kernel.h"
 #define DT_F64 0
 #define DT_HALF 0
-#include "runtime/device/cpu/attention_levels.h"
+#include "runtime/device/cpu/levels.h"
 #undef DT_HALF
 #define DT_HALF 1
-#include "runtime/device/cpu/attention_levels.h"
+#include "runtime/device/cpu/levels.h"
 #undef DT_HALF
 #define DT_HALF 0
 #undef DT_F64
 #define DT_F64 1
-#include "runtime/device/cpu/attention_levels.h"
+#include "runtime/device/cpu/levels.h"
 
 enum { F32, F64, HALF, KINDS };
 typedef struct {

@@ -1,10 +1,11 @@
-// Blocks of softmax attention on one thread: a template to be included after tile_kernel.h.
+// Blocks of softmax attention on one thread: a template to be included after vector.h.
 //
 // Scores are held transposed, s[key][query], so that a query is a lane: maxima and sums over keys
 // need no shuffle. Every product takes its operands as they lie in scratch (tile_kernel.h), and
 // tiles, also the rows of a sum, end where the last visible pair does: little but the causal half
 // is computed. The forward is the online softmax of Milakov and Gimelshein (2018) on blocks as
 // FlashAttention has it; the backward recomputes the scores.
+#include "runtime/device/cpu/tile_kernel.h"
 
 // e^x for x <= 0 or a little above, within 1.5 units of the last place; 0 below DT_EXP_LOW, where
 // the result would not be a normal number. x = n ln 2 + r, |r| <= ln 2 / 2, and a polynomial in r:

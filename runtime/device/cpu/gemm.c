@@ -1,4 +1,4 @@
-// Matrix products: cuts a batch of products into tasks for the threads; gemm_kernel.h computes a
+// Matrix products: cuts a batch of products into tasks for the threads; gemm_tile.h computes a
 // task.
 #include "runtime/device/cpu/gemm_job.h"
 
@@ -20,42 +20,12 @@ typedef struct {
   int64_t m, n;
 } GemmNext;
 
+#define DT_BODY "runtime/device/cpu/gemm_tile.h"
 #define DT_F64 0
-#define DT_LEVEL 1
-#include "runtime/device/cpu/vector.h"
-#include "runtime/device/cpu/gemm_kernel.h"
-#include "runtime/device/cpu/gemm_tile.h"
-#if defined(__x86_64__)
-#undef DT_LEVEL
-#define DT_LEVEL 3
-#include "runtime/device/cpu/vector.h"
-#include "runtime/device/cpu/gemm_kernel.h"
-#include "runtime/device/cpu/gemm_tile.h"
-#undef DT_LEVEL
-#define DT_LEVEL 4
-#include "runtime/device/cpu/vector.h"
-#include "runtime/device/cpu/gemm_kernel.h"
-#include "runtime/device/cpu/gemm_tile.h"
-#endif
+#include "runtime/device/cpu/levels.h"
 #undef DT_F64
 #define DT_F64 1
-#undef DT_LEVEL
-#define DT_LEVEL 1
-#include "runtime/device/cpu/vector.h"
-#include "runtime/device/cpu/gemm_kernel.h"
-#include "runtime/device/cpu/gemm_tile.h"
-#if defined(__x86_64__)
-#undef DT_LEVEL
-#define DT_LEVEL 3
-#include "runtime/device/cpu/vector.h"
-#include "runtime/device/cpu/gemm_kernel.h"
-#include "runtime/device/cpu/gemm_tile.h"
-#undef DT_LEVEL
-#define DT_LEVEL 4
-#include "runtime/device/cpu/vector.h"
-#include "runtime/device/cpu/gemm_kernel.h"
-#include "runtime/device/cpu/gemm_tile.h"
-#endif
+#include "runtime/device/cpu/levels.h"
 
 typedef void TileF32(const DtGemm *, const GemmCut *, int64_t m, int64_t n, const float *,
                      const float *, float *, float, float *, const float *bias, const GemmNext *);

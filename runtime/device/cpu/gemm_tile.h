@@ -1,5 +1,6 @@
-// A product on one thread, block by block: a template to be included after gemm_kernel.h. GemmCut
-// and GemmNext are gemm.c's.
+// A product on one thread, block by block: a template to be included after vector.h. GemmCut and
+// GemmNext are gemm.c's.
+#include "runtime/device/cpu/gemm_kernel.h"
 
 // Plans the fetching of x[rows, cols] over `calls` calls of the micro-kernel.
 DT_FN static GemmFetch DT_NAME(plan_fetch)(const DT_REAL *x, int64_t row, int64_t col, int64_t rows,

@@ -1,10 +1,11 @@
 // Products of blocks that lie in the caches, on one thread and without packing: a template to be
-// included after gemm_kernel.h.
+// included after vector.h.
 //
 // An element of C is a chain of fused multiply-adds in order of k, then added to beta * C, as in
 // gemm_kernel.h. Tiles are always whole, MR rows by whole vectors: where m and n are not, A has
 // readable rows and B and C have columns up to the next multiple, and what lands there means
 // nothing.
+#include "runtime/device/cpu/gemm_kernel.h"
 
 // C[MR, nv vectors] = beta * C + A * B. A's strides are any; a row of B and of C is contiguous.
 #define DT_TILE(nv)                                                                                \
