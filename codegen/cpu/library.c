@@ -24,7 +24,9 @@ static int64_t of_kernel(const Module *m, const Fn *f, const Kernel *k) {
   if (k->kind == K_INTRINSIC) return cpu_attention_scratch(m, f, &f->stmt.at[k->stmt.at[0]]);
   if (k->kind != K_GEMM) return 0;
   const GemmPlan *g = &k->gemm;
-  if (is_half(f->value.at[g->a].type)) return dt_gemm_half_scratch(g->m, g->n, g->k);
+  Dtype a = f->value.at[g->a].type;
+  if (a == DT_BF16) return dt_gemm_bf16_scratch(g->m, g->n, g->k);
+  if (is_half(a)) return dt_gemm_half_scratch(g->m, g->n, g->k);
   return dt_gemm_scratch(g->m, g->n, g->k, f->value.at[g->c].type == DT_F64);
 }
 

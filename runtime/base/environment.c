@@ -12,6 +12,7 @@ static const struct {
   const char *name, *value[CHOICES];
 } variables[] = {
     {"DT_GEMM", {"own", "dnnl"}},
+    {"DT_GEMM_BF16", {"float", "vector", "tile"}},
     {"DT_COMM", {"mpi"}},
     {"DT_ORDER", {"0", "1", "2", "3"}}, // of a block's threads, in an emulated GPU
     {"DTC_CPU_LEVEL", {"1", "2", "3", "4"}},

@@ -50,6 +50,7 @@ refused "\-\-ranks is 4294967298; at most" --ranks 4294967298
 refused "\-\-steps is 9223372036854775807; at most" --steps 9223372036854775807
 refused "\-\-timeout is at most" --timeout 1e300
 DT_GEMM=onednn refused "DT_GEMM=onednn: it may be 'own', 'dnnl', or not be set" --quiet
+DT_GEMM_BF16=fp32 refused "DT_GEMM_BF16=fp32: it may be 'float', 'vector', 'tile', or not be set" --quiet
 DT_COMM=nccl refused "DT_COMM=nccl: it may be 'mpi', or not be set" --quiet
 for level in 0 5 3x v3; do
   DTC_CPU_LEVEL=$level refused "DTC_CPU_LEVEL=$level: it may be '1', '2', '3', '4', or not be set" --quiet

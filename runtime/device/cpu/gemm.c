@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#include "runtime/device/cpu/gemm_tuned.h"
+#include "runtime/device/cpu/gemm_pairs.h"
 #include "runtime/device/cpu/level.h"
 #include "runtime/device/cpu/scratch.h"
 #include "runtime/base/parallel.h"
@@ -72,6 +72,7 @@ typedef struct {
   double beta;
   bool f64, half;
   const DtGemmLibrary *library; // NULL: our own kernel
+  const DtPairsKernel *pairs;   // of 16 bits; NULL: in float
   const Variant *v;
   GemmCut cut;    // the blocks, no larger than a task
   int64_t mt, nt; // extents of a task's tile
@@ -145,9 +146,16 @@ static void run_half(const Job *j, int64_t task, int64_t together) {
   const DtGemm *g = j->g;
   Task t = task_at(j, task);
   const char *bias = j->bias ? (const char *)j->bias + t.col * size_of(g->bias) : NULL;
-  dt_gemm_half_tile(g, t.m, t.n, (const uint16_t *)j->a + t.a, (const uint16_t *)j->b + t.b,
-                    (char *)j->c + t.c * size_of(g->result), (float)j->beta, bias, together,
-                    half_offset, g);
+  const uint16_t *a = (const uint16_t *)j->a + t.a, *b = (const uint16_t *)j->b + t.b;
+  void *c = (char *)j->c + t.c * size_of(g->result);
+  float beta = (float)j->beta;
+#if defined(__x86_64__)
+  if (j->pairs) {
+    dt_gemm_pairs_tile(j->pairs, g, t.m, t.n, a, b, c, beta, bias, together, half_offset, g);
+    return;
+  }
+#endif
+  dt_gemm_half_tile(g, t.m, t.n, a, b, c, beta, bias, together, half_offset, g);
 }
 
 // What the tile's own product has not added: after a library's, or an empty sum.
@@ -203,16 +211,14 @@ static void run_tasks(void *const *arg, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; i++) run_task(arg[0], i);
 }
 
-// Cuts C into tiles: enough of them to keep the threads evenly busy, and each large enough to pay
-// for packing its part of A and B, which tiles of the same row or column repeat.
-static void cut_tiles(Job *j, int64_t products, int64_t nr) {
+// Cuts C into tiles of at most m x n, and of whole mr x nr: enough of them to keep the threads evenly busy,
+// and each large enough (`least` multiplications, about 20 us) to pay for packing its part of A and B, which
+// tiles of the same row or column repeat.
+static void cut_tiles(Job *j, int64_t products, int64_t m, int64_t n, int64_t mr, int64_t nr, double least) {
   enum { TASKS_PER_THREAD = 2 };
-  const double least = 1 << 21; // multiplications in a task, about 20 us
   const DtGemm *g = j->g;
-  int64_t mr = j->v->mr;
-  j->mt = round_up(g->m, mr);
-  j->nt = round_up(g->n, nr);
-  if (j->half) j->mt = min(j->mt, GEMM_HALF_M), j->nt = min(j->nt, GEMM_HALF_N);
+  j->mt = min(m, round_up(g->m, mr));
+  j->nt = min(n, round_up(g->n, nr));
   for (;;) {
     j->tiles_m = (g->m + j->mt - 1) / j->mt;
     j->tiles_n = (g->n + j->nt - 1) / j->nt;
@@ -224,6 +230,12 @@ static void cut_tiles(Job *j, int64_t products, int64_t nr) {
     else if (j->mt > mr) j->mt = round_up(j->mt / 2, mr);
     else break;
   }
+}
+
+// Of our own kernel in float or double, at most m x n.
+static void cut_own_tiles(Job *j, int64_t products, int64_t m, int64_t n) {
+  cut_tiles(j, products, m, n, j->v->mr, j->v->nr[j->f64], 1 << 21);
+  const DtGemm *g = j->g;
   j->cut.kc = min(j->cut.kc, g->k);
   j->cut.mc = min(j->cut.mc, j->mt);
   j->cut.nc = min(j->cut.nc, j->nt);
@@ -264,7 +276,7 @@ void dt_gemm_run(const DtGemm *g, const void *a, const void *b, void *c, double 
   count_products(g, &apart, &together);
   if (g->m <= 0 || g->n <= 0 || apart <= 0) return;
   if (library) cut_library_tiles(&j, apart);
-  else cut_tiles(&j, apart, j.v->nr[f64]);
+  else cut_own_tiles(&j, apart, INT64_MAX, INT64_MAX);
   void *arg[] = {&j};
   dt_parallel(run_tasks, arg, apart * j.tiles_m * j.tiles_n, 1);
 }
@@ -291,7 +303,9 @@ static void run_half_job(const DtGemm *g, const void *a, const void *b, void *c,
   j.cut = j.v->cut32;
   count_products(g, &apart, &together);
   if (g->m <= 0 || g->n <= 0 || apart <= 0) return;
-  cut_tiles(&j, apart, j.v->nr[0]);
+  const DtPairsKernel *v = j.pairs = dt_gemm_pairs(g);
+  if (v) cut_tiles(&j, apart, v->m, v->n, 16 * v->panels, 16 * v->vectors, 1 << 23);
+  else cut_own_tiles(&j, apart, GEMM_HALF_M, GEMM_HALF_N);
   void *arg[] = {&j};
   dt_parallel(run_tasks, arg, apart * j.tiles_m * j.tiles_n, 1);
 }

@@ -20,7 +20,8 @@ void dt_gemm_bias_f64(const DtGemm *g, const double *a, const double *b, const d
 
 // The same with A and B of type g->operand, BF16 or F16; C is of g->result and the bias of g->bias,
 // F32 or 16 bits too. Operands are converted to float and added up in float by our own kernel, in its
-// order, C where beta is not 0 and the bias included; C is rounded once, to nearest even.
+// order, C where beta is not 0 and the bias included; or, of BF16, multiplied and added up by the processor's
+// instructions on pairs (doc/numerics.md). C is rounded once, to nearest even.
 void dt_gemm_half(const DtGemm *g, const void *a, const void *b, void *c, float beta);
 void dt_gemm_bias_half(const DtGemm *g, const void *a, const void *b, const void *bias, void *c);
 
@@ -30,5 +31,11 @@ void dt_gemm_bias_half(const DtGemm *g, const void *a, const void *b, const void
 // for and this build has none. Results differ in rounding.
 typedef enum { DT_GEMM_TABLE, DT_GEMM_OWN, DT_GEMM_DNNL } DtGemmUse;
 DtGemmUse dt_gemm_use(DtGemmUse use);
+
+// The same of BF16: the table, conversion to float, AVX512_BF16 or AMX; without a call DT_GEMM_BF16 says
+// ("float", "vector", "tile"), else the table. Returns DT_GEMM_FLOAT where the processor lacks what is asked for.
+typedef enum { DT_GEMM_BF16_TABLE, DT_GEMM_FLOAT, DT_GEMM_AVX512, DT_GEMM_AMX } DtGemmBf16Use;
+DtGemmBf16Use dt_gemm_bf16_use(DtGemmBf16Use use);
+const char *dt_gemm_bf16_name(void); // of what is taken now, as in DT_GEMM_BF16
 
 #endif

@@ -1,10 +1,14 @@
 // A tile of a product of 16-bit operands: block by block they become float in scratch memory, where our
-// own kernel for float takes them. A conversion is one of some hundred operations on an element.
+// own kernel for float takes them. A conversion is one of some hundred operations on an element. And the choice
+// between that and instructions on pairs of bf16.
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/parallel.h"
 #include "runtime/base/real.h"
-#include "runtime/device/cpu/gemm_job.h"
+#include "runtime/device/cpu/gemm_pairs.h"
+#include "runtime/device/cpu/level.h"
 #include "runtime/device/cpu/scratch.h"
 
 // x[rows, cols] in strides as float, tight along whichever dimension is tight in x; its own strides.
@@ -68,4 +72,54 @@ void dt_gemm_half_tile(const DtGemm *g, int64_t m, int64_t n, const uint16_t *a,
   if (bias) add_rows(m, n, to, row, wide_bias);
   for (int64_t i = 0; round && i < m; i++)
     dt_narrow(g->result, (uint16_t *)c + i * g->c_row, tile + i * n, n);
+}
+
+// ---- Which way
+
+static atomic_int chosen = -1; // -1: not chosen yet
+
+static bool can(DtGemmBf16Use use) {
+  return use < DT_GEMM_AVX512 || dt_cpu_has_pairs(use == DT_GEMM_AMX ? DT_PAIRS_BY_AMX : DT_PAIRS_BY_AVX512);
+}
+
+DtGemmBf16Use dt_gemm_bf16_use(DtGemmBf16Use use) {
+  if (!can(use)) use = DT_GEMM_FLOAT;
+  atomic_store(&chosen, (int)use);
+  return use;
+}
+
+static const char *const pairs_name[] = {"float", "vector", "tile"}; // by DtPairs
+
+static DtGemmBf16Use use_now(void) {
+  int use = atomic_load_explicit(&chosen, memory_order_relaxed);
+  if (use >= 0) return (DtGemmBf16Use)use;
+  const char *name = getenv("DT_GEMM_BF16");
+  for (int i = 0; name && i < 3; i++)
+    if (!strcmp(name, pairs_name[i])) return dt_gemm_bf16_use(DT_GEMM_FLOAT + i);
+  return dt_gemm_bf16_use(DT_GEMM_BF16_TABLE);
+}
+
+// The table's: what a named processor has, or the faster one of this processor's.
+static DtPairs pairs_of_table(void) {
+  if (dt_cpu_level_fixed()) return dt_cpu_named_pairs();
+  if (dt_cpu_has_pairs(DT_PAIRS_BY_AMX)) return DT_PAIRS_BY_AMX;
+  bool fast = dt_cpu_amd() ? DT_PAIRS_AVX512_FAST_AMD : DT_PAIRS_AVX512_FAST;
+  return fast && dt_cpu_has_pairs(DT_PAIRS_BY_AVX512) ? DT_PAIRS_BY_AVX512 : DT_PAIRS_NONE;
+}
+
+static DtPairs pairs_now(void) {
+  DtGemmBf16Use use = use_now();
+  return use == DT_GEMM_BF16_TABLE ? pairs_of_table() : (DtPairs)(use - DT_GEMM_FLOAT);
+}
+
+const char *dt_gemm_bf16_name(void) { return pairs_name[pairs_now()]; }
+
+const DtPairsKernel *dt_gemm_pairs(const DtGemm *g) {
+#if defined(__x86_64__)
+  static const DtPairsKernel *const kernel[] = {NULL, &dt_pairs_avx512, &dt_pairs_amx};
+  return g->operand == DT_TYPE_BF16 && g->result != DT_TYPE_F16 ? kernel[pairs_now()] : NULL;
+#else
+  (void)g;
+  return NULL;
+#endif
 }

@@ -36,6 +36,15 @@ void dt_gemm_half_tile(const DtGemm *g, int64_t m, int64_t n, const uint16_t *a,
                        void *c, float beta, const void *bias, int64_t together, DtGemmOffset *offset,
                        const void *ctx);
 
+// The same of bf16, by instructions on pairs: a tile at most kernel->m x kernel->n.
+typedef struct DtPairsKernel DtPairsKernel;
+void dt_gemm_pairs_tile(const DtPairsKernel *kernel, const DtGemm *g, int64_t m, int64_t n, const uint16_t *a,
+                        const uint16_t *b, void *c, float beta, const void *bias, int64_t together,
+                        DtGemmOffset *offset, const void *ctx);
+
+// Which of them computes g; NULL: dt_gemm_half_tile does.
+const DtPairsKernel *dt_gemm_pairs(const DtGemm *g);
+
 // oneDNN's product, or NULL where this build has no oneDNN, or one that cannot be kept to the
 // calling thread.
 DtGemmTile *dt_gemm_dnnl(void);

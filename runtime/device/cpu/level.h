@@ -22,6 +22,17 @@ int dt_cpu_level_now(void);
 // Whether it was asked for, and is not just the best.
 bool dt_cpu_level_fixed(void);
 
+// Instructions that multiply pairs of bf16 and add up in float: AVX512_BF16, on level 4, and AMX, of which the
+// kernel must allow the use.
+typedef enum { DT_PAIRS_NONE, DT_PAIRS_BY_AVX512, DT_PAIRS_BY_AMX } DtPairs;
+// Whether they can be used here.
+bool dt_cpu_has_pairs(DtPairs pairs);
+
+// Of a fixed level: the processor's name stands for these features, and products of bf16 use the best of their
+// instructions, and no others. After dt_cpu_level, until its next call; without a call, none.
+void dt_cpu_name_pairs(const char *features);
+DtPairs dt_cpu_named_pairs(void);
+
 // The instruction sets of this processor that a compiler for it may use, with spaces between: "avx avx2 fma".
 void dt_cpu_features(char *out, size_t size);
 

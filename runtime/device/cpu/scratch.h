@@ -47,6 +47,30 @@ static inline int64_t dt_gemm_half_scratch(int64_t m, int64_t n, int64_t k) {
   return dt_gemm_scratch(mt, nt, kb, false) + 4 * (kb * (mt + nt) + mt * nt + nt + 64);
 }
 
+// Of one of bf16 by instructions on pairs: the extents of what a task has packed, rounded up.
+typedef struct DtPairsExtents {
+  int64_t m, n, k, nr, tile; // a tile of C; terms; a strip's columns; elements of the micro-kernel's tile
+} DtPairsExtents;
+static inline DtPairsExtents dt_pairs_extents(int64_t panels, int64_t vectors, int64_t kc, int64_t most_m,
+                                              int64_t most_n, int64_t m, int64_t n, int64_t k) {
+  DtPairsExtents x = {.nr = 16 * vectors, .tile = 16 * panels * 16 * vectors};
+  x.m = dt_least_up(most_m, m, 16 * panels), x.n = dt_least_up(most_n, n, x.nr), x.k = dt_least_up(kc, k, 32);
+  return x;
+}
+// The micro-kernel's tile, the bias and C's tile as float, A's panels and a strip of B.
+static inline int64_t dt_pairs_bytes(const DtPairsExtents *x) {
+  return 4 * (x->tile + x->n + x->m * x->n) + 2 * x->k * (x->m + x->nr);
+}
+
+// Bytes for a product of bf16, whatever computes it.
+static inline int64_t dt_gemm_bf16_scratch(int64_t m, int64_t n, int64_t k) {
+  DtPairsExtents x[] = {dt_pairs_extents(DT_PAIRS_AVX512, m, n, k), dt_pairs_extents(DT_PAIRS_AMX, m, n, k)};
+  int64_t most = dt_gemm_half_scratch(m, n, k);
+  for (int i = 0; i < 2; i++)
+    if (dt_pairs_bytes(&x[i]) > most) most = dt_pairs_bytes(&x[i]);
+  return most;
+}
+
 // Elements for a block of attention over heads of `e` elements, a multiple of the vector's lanes.
 static inline int64_t dt_attention_elements(int64_t e, bool backward) {
   const int64_t q = ATTENTION_Q, k = ATTENTION_K;
