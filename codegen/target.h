@@ -97,7 +97,7 @@ typedef struct Target {
   // The launch of such a kernel, in the emitted function.
   void (*launch)(struct HostFn *x, uint32_t kernel);
   // Fills the fields of DtProgram that say what the program needs of a processor.
-  void (*program)(struct DtProgram *p, Str arch);
+  void (*program)(struct DtProgram *to, const Plan *p, Str arch);
 
   // ---- the program
 

@@ -47,8 +47,20 @@ static int level_of(Str arch) {
 #define SSE4    "sse3 ssse3 sse4.1 sse4.2 popcnt"
 #define ICELAKE "avx512ifma avx512vbmi avx512vbmi2 avx512vnni avx512bitalg avx512vpopcntdq gfni"
 
-// What it needs beyond its level, for dt_cpu_has; of native all that this machine has.
-static void features_of(Str arch, char *out, size_t size) {
+#define RAPIDS  " avx512bf16 avx512fp16 avxvnni"
+
+static bool multiplies_bf16(const Plan *p) {
+  for (uint32_t f = 0; f < p->m->fn.n; f++)
+    for (uint32_t i = 0; i < p->fn[f].kernel.n; i++) {
+      const Kernel *k = &p->fn[f].kernel.at[i];
+      if (k->kind == K_GEMM && p->m->fn.at[f].value.at[k->gemm.a].type == DT_BF16) return true;
+    }
+  return false;
+}
+
+// What it needs beyond its level, for dt_cpu_has; of native all that this machine has. AMX only where products use
+// it: not every virtual machine of such a processor has it.
+static void features_of(Str arch, bool bf16, char *out, size_t size) {
   static const struct {
     const char *arch, *needs;
   } more[] = {{"x86-64-v2", SSE4},
@@ -60,21 +72,22 @@ static void features_of(Str arch, char *out, size_t size) {
               {"cooperlake", "avx512vnni avx512bf16"},
               {"icelake-client", ICELAKE},
               {"icelake-server", ICELAKE},
-              {"sapphirerapids", ICELAKE " avx512bf16 avx512fp16 avxvnni"},
-              {"emeraldrapids", ICELAKE " avx512bf16 avx512fp16 avxvnni"},
-              {"graniterapids", ICELAKE " avx512bf16 avx512fp16 avxvnni"},
+              {"sapphirerapids", ICELAKE RAPIDS},
+              {"emeraldrapids", ICELAKE RAPIDS},
+              {"graniterapids", ICELAKE RAPIDS},
               {"znver4", ICELAKE " avx512bf16"},
               {"znver5", ICELAKE " avx512bf16 avxvnni"}};
   out[0] = 0;
   if (!strcmp(arch, "native")) dt_cpu_features(out, size);
   for (unsigned i = 0; i < sizeof more / sizeof *more; i++)
-    if (!strcmp(arch, more[i].arch)) snprintf(out, size, "%s", more[i].needs);
+    if (!strcmp(arch, more[i].arch))
+      snprintf(out, size, "%s%s", more[i].needs, bf16 && strstr(more[i].needs, RAPIDS) ? " amx-bf16" : "");
 }
 
 // What the kernels may use of the processor.
-void cpu_program(DtProgram *p, Str arch) {
+void cpu_program(DtProgram *p, const Plan *plan, Str arch) {
   char features[512] = "";
   p->device_level = level_of(arch);
-  features_of(arch, features, sizeof features);
+  features_of(arch, multiplies_bf16(plan), features, sizeof features);
   if (features[0]) p->device_features = str_intern(features);
 }

@@ -28,7 +28,7 @@ void cpu_launch(struct HostFn *x, uint32_t kernel);
 // arch.c: processors
 bool cpu_known(Str arch);
 int cpu_vector_bits(Str arch); // the length of vectors that the processor runs at full speed
-void cpu_program(struct DtProgram *p, Str arch);
+void cpu_program(struct DtProgram *p, const Plan *plan, Str arch);
 
 // module.c
 bool cpu_kernels(const Plan *p, const KernelOptions *o, Str form, Buf *out, Buf *err);

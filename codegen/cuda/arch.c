@@ -1,6 +1,6 @@
 // GPUs that kernels can be compiled for, as nvcc names them.
 #include "codegen/cuda/target.h"
-#include "codegen/host/host.h"
+#include "runtime/program.h"
 
 static const char *const known[] = {"sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_103",
                                     "sm_103a", "sm_120", "sm_120a", "sm_121", "sm_121a"};
@@ -16,10 +16,9 @@ bool cuda_known(Str archs) {
   }
 }
 
-void cuda_program(Host *h, Str archs) {
-  buf_printf(h->out, "    .device_features = ");
-  put_string(h->out, archs);
-  buf_printf(h->out, ",\n");
+void cuda_program(DtProgram *p, const Plan *plan, Str archs) {
+  (void)plan;
+  p->device_features = archs;
 }
 
 void cuda_gencode(Str archs, Buf *out) {

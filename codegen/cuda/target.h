@@ -13,7 +13,7 @@ void cuda_launch(struct HostFn *x, uint32_t kernel);
 
 // arch.c: architectures, "sm_80,sm_90a"
 bool cuda_known(Str archs);
-void cuda_program(struct Host *h, Str archs);
+void cuda_program(struct DtProgram *p, const Plan *plan, Str archs);
 void cuda_gencode(Str archs, Buf *out); // nvcc's options for them, with a space before each
 
 // build.c

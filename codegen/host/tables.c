@@ -446,7 +446,7 @@ void host_tables(Host *h, Str arch, Str build_hash) {
     if (m->entry[e] != NONE) names.entry[e] = h->fn[m->entry[e]];
   host_check_messages(h);
   h->program.build = build_hash;
-  m->target->program(&h->program, arch);
+  m->target->program(&h->program, h->p, arch);
   program_print(&h->program, &names, h->a, h->out);
   buf_printf(h->out, "int main(int argc, char **argv) {\n  return dt_main(&dt_program, argc, argv);\n}\n");
 }

@@ -2,6 +2,7 @@
 // becomes everybody's.
 #include "runtime/files/json.h"
 #include "runtime/control.h"
+#include "runtime/device.h"
 #include "runtime/train/run.h"
 
 #include <stdarg.h>
@@ -62,6 +63,8 @@ int dt_handshake_options(const DtRun *r, DtError *e) {
   line(&t, "--export: %s\n--sample: %lld\n--prompt: hash %016llx\n", given(o->export_to),
        (long long)o->sample, (unsigned long long)dt_hash(prompt, strlen(prompt)));
   line(&t, "--export-gradient: %s\n", given(o->export_gradient));
+  const char *products = dt_device_products(p);
+  if (products) line(&t, "products of bf16 (DT_GEMM_BF16): %s\n", products);
   line(&t, "--profile: %s\n--dry-run: %s\n", given(o->profile), given(o->dry_run));
   return dt_comm_handshake(t.text, e);
 }

@@ -24,3 +24,44 @@ expect 0 ./train --steps 2 --quiet
 expect 78 env DTC_CPU_LEVEL=2 ./train --steps 1
 says "lacks avx; compile" err.txt
 expect 0 env DTC_CPU_LEVEL=3 ./train --steps 2 --quiet
+
+# Of processors that multiply pairs of bf16, a program with such products asks for them.
+features() {
+  "$DTC" "$SRC/examples/mlp.dt" --arch "$@" --emit c | tr -d '"\n' | grep -o 'device_features = *[a-z0-9 -]*' | tr -s ' '
+}
+features sapphirerapids --precision bf16 >names.txt
+says "avx512bf16 avx512fp16 avxvnni amx-bf16" names.txt
+features sapphirerapids >names.txt
+says "avx512bf16 avx512fp16 avxvnni$" names.txt
+features znver4 --precision bf16 >names.txt
+says "avx512bf16$" names.txt
+"$DTC" "$SRC/examples/mlp.dt" --arch sapphirerapids --precision bf16 -o train
+expect 78 env DTC_CPU_LEVEL=4 ./train --steps 1
+says "lacks .*amx-bf16" err.txt
+
+# Where this processor has them, a program for a level uses none of them, and one for this machine does.
+"$DTC" "$SRC/examples/mlp.dt" --arch x86-64-v3 --precision bf16 -o train
+expect 0 ./train --info
+says '"bf16_products":"float"' out.txt
+"$DTC" "$SRC/examples/mlp.dt" --precision fp32 -o train
+expect 0 ./train --info
+says '"bf16_products":null' out.txt
+"$DTC" "$SRC/examples/mlp.dt" --arch znver4 --precision bf16 -o train
+expect 0 ./train --info
+says '"bf16_products":"vector"' out.txt
+"$DTC" "$SRC/examples/mlp.dt" --precision bf16 -o train
+expect 0 env DT_GEMM_BF16=float ./train --info
+says '"bf16_products":"float"' out.txt
+
+# The environment may ask for others, of a processor that has them.
+"$DTC" "$SRC/examples/mlp.dt" --arch x86-64-v3 --precision bf16 -o train
+expect 78 env DTC_CPU_LEVEL=4 DT_GEMM_BF16=vector ./train --steps 1
+says "DT_GEMM_BF16=vector: this processor has no such instructions, or its kernel does not allow them" err.txt
+if grep -qw avx512_bf16 /proc/cpuinfo; then
+  expect 0 ./train --steps 2 --quiet --threads 1 --export float.safetensors
+  for threads in 1 2; do
+    expect 0 env DT_GEMM_BF16=vector ./train --steps 2 --quiet --threads $threads --export pairs$threads.safetensors
+  done
+  same pairs1.safetensors pairs2.safetensors
+  if cmp -s float.safetensors pairs1.safetensors; then fail "products by pairs of bf16 round as those in float"; fi
+fi

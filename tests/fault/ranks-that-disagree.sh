@@ -45,3 +45,20 @@ for rank in 0 1; do
   pid+=($!)
 done
 for rank in 0 1; do wait "${pid[$rank]}" || { cat err*.txt; fail "equal copies: exit status $?"; }; done
+
+# Products of bf16 that ranks would round in two ways.
+grep -qw avx512_bf16 /proc/cpuinfo || exit 0
+python3 "$SRC/examples/data/make_arrays.py" mlp . 100
+"$DTC" "$SRC/examples/mlp.dt" --precision bf16 -o train
+pid=() port=$((20000 + RANDOM % 20000))
+for rank in 0 1; do
+  env RANK=$rank WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
+    DT_GEMM_BF16=$([ $rank -eq 0 ] && echo vector || echo float) ./train --quiet --threads 1 --steps 3 2>err$rank.txt &
+  pid+=($!)
+done
+for rank in 0 1; do
+  status=0
+  wait "${pid[$rank]}" || status=$?
+  [ $status -eq 76 ] || { cat err*.txt; fail "products of bf16: exit status $status"; }
+  says 'rank 0 has .*DT_GEMM_BF16.: vector.*, rank 1 has .*DT_GEMM_BF16.: float' err$rank.txt
+done

@@ -6,8 +6,10 @@
 #include "runtime/base/canary.h"
 #include "runtime/base/limit.h"
 #include "runtime/base/parallel.h"
+#include "runtime/device/cpu/gemm.h"
 #include "runtime/device/cpu/level.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -22,17 +24,33 @@ const DtDeviceLimits *dt_device_limits(void) {
   return &limits;
 }
 
+// Returns the level taken.
+static int take_level(const DtProgram *p) {
+  int level = dt_cpu_level(p->device_level);
+  if (p->device_level && p->device_features) dt_cpu_name_pairs(p->device_features);
+  return level;
+}
+
 // Without this check the first instruction that is not there would end the program.
 int dt_device_fits(const DtProgram *p, DtError *e) {
   char missing[512];
-  if (dt_cpu_level(p->device_level) < p->device_level)
+  const char *asked = getenv("DT_GEMM_BF16");
+  if (take_level(p) < p->device_level)
     return dt_fail(e, DT_EXIT_MISFIT, "this processor is not an x86-64-v%d, for which the program was compiled",
                    p->device_level);
+  if (asked && *asked && strcmp(asked, dt_gemm_bf16_name()) != 0)
+    return dt_fail(e, DT_EXIT_MISFIT, "DT_GEMM_BF16=%s: this processor has no such instructions, or its kernel does "
+                   "not allow them", asked);
   if (!p->device_features || dt_cpu_has(p->device_features, missing, sizeof missing)) return 0;
   return dt_fail(e, DT_EXIT_MISFIT,
                  "the program was compiled for another processor, and this one lacks %s; compile it "
                  "with --arch x86-64 for any, or with --arch x86-64-v3 for those with avx2",
                  missing);
+}
+
+const char *dt_device_products(const DtProgram *p) {
+  take_level(p); // --info asks without dt_device_fits
+  return p->param_type == DT_TYPE_BF16 ? dt_gemm_bf16_name() : NULL;
 }
 
 void dt_device_open(int threads, int ranks) { dt_parallel_open(threads, ranks); }

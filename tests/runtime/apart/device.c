@@ -7,10 +7,12 @@
 
 #define dt_device_limits cpu_limits
 #define dt_device_fits cpu_fits
+#define dt_device_products cpu_products
 #define dt_device_open cpu_open
 #define dt_device_close cpu_close
 #define dt_device_work_bytes cpu_work_bytes
 #define dt_device_work_open cpu_work_open
+#define dt_device_memory cpu_memory
 #define dt_device_alloc cpu_alloc
 #define dt_device_free cpu_free
 #define dt_device_overrun cpu_overrun
@@ -39,10 +41,12 @@
 #include "runtime/device/cpu/device.c"
 #undef dt_device_limits
 #undef dt_device_fits
+#undef dt_device_products
 #undef dt_device_open
 #undef dt_device_close
 #undef dt_device_work_bytes
 #undef dt_device_work_open
+#undef dt_device_memory
 #undef dt_device_alloc
 #undef dt_device_free
 #undef dt_device_overrun
@@ -99,6 +103,8 @@ const DtDeviceLimits *dt_device_limits(void) {
 }
 
 int dt_device_fits(const DtProgram *p, DtError *e) { return cpu_fits(p, e); }
+const char *dt_device_products(const DtProgram *p) { return cpu_products(p); }
+int64_t dt_device_memory(int ranks, const char **who) { return cpu_memory(ranks, who); }
 void dt_device_open(int threads, int ranks) { cpu_open(threads, ranks); }
 void dt_device_close(void) { cpu_close(); }
 int64_t dt_device_work_bytes(const DtProgram *p, int threads) { return cpu_work_bytes(p, threads); }
