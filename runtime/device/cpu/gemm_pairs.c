@@ -102,12 +102,16 @@ WIDE_INLINE void pack_square(const Lines *x, int64_t line, int64_t term, bool by
   for (int i = 0; i < 16; i++) _mm512_storeu_si512(to + i * stride, row[i]);
 }
 
-// A's panels, up to a whole number of tiles.
+// A's panels, in the order in which A lies in memory.
 WIDE static void pack_a(const Lines *x, int64_t steps, int64_t panels, uint16_t *to) {
-  for (int64_t s = 0; s < steps; s++)
-    for (int64_t i = 0; i < panels; i++)
+  bool along_terms = x->line != 1;
+  int64_t outer = along_terms ? panels : steps, inner = along_terms ? steps : panels;
+  for (int64_t o = 0; o < outer; o++)
+    for (int64_t p = 0; p < inner; p++) {
+      int64_t i = along_terms ? o : p, s = along_terms ? p : o;
       pack_square(x, i * PAIRS_PANEL, s * PAIRS_STEP, false, to + (i * steps + s) * PAIRS_PANEL * PAIRS_STEP,
                   PAIRS_STEP);
+    }
 }
 
 // B's strip from column `first` on.
@@ -225,7 +229,7 @@ void dt_gemm_pairs_tile(const DtPairsKernel *v, const DtGemm *g, int64_t m, int6
                         const uint16_t *b, void *c, float beta, const void *bias, int64_t together,
                         DtGemmOffset *offset, const void *ctx) {
   Scratch s = scratch_for(v, m, n, g->k);
-  int64_t blocks = (g->k + v->kc - 1) / v->kc, all = blocks * together;
+  int64_t blocks = (g->k + v->kc - 1) / v->kc, all = blocks * together, kc = dt_pairs_block(v->kc, g->k);
   Rows to = {c, g->c_row, g->result == DT_TYPE_F32}, sums = to.wide ? to : (Rows){s.all, n, true};
   Finish f = {.sum = s.sum, .nr = 16 * v->vectors, .m = m, .n = n, .factor = beta};
   if (bias && g->bias == DT_TYPE_F32) memcpy(s.bias, bias, (size_t)n * sizeof *s.bias);
@@ -233,7 +237,7 @@ void dt_gemm_pairs_tile(const DtPairsKernel *v, const DtGemm *g, int64_t m, int6
   f.from = beta == 0 ? (Rows){NULL, 0, true} : to;
   if (v->begin) v->begin();
   for (int64_t i = 0; i < all || i == 0; i++) {
-    int64_t at_a = 0, at_b = 0, p = all ? i % blocks * v->kc : 0, k = all ? min(v->kc, g->k - p) : 0;
+    int64_t at_a = 0, at_b = 0, p = all ? i % blocks * kc : 0, k = all ? min(kc, g->k - p) : 0;
     bool last = i + 1 >= all;
     if (all) offset(ctx, i / blocks, &at_a, &at_b);
     Lines x = {a + at_a + p * g->a_col, g->a_row, g->a_col, m, k};

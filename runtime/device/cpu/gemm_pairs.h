@@ -18,7 +18,7 @@ typedef void DtPairsMicro(int64_t panels, int64_t vectors, int64_t steps, const 
 
 struct DtPairsKernel {
   int64_t panels, vectors; // of the micro-kernel's tile of C: rows / 16, columns / 16
-  int64_t kc;              // terms of a sum that the micro-kernel adds up
+  int64_t kc;              // terms of a sum that the micro-kernel adds up, at most (dt_pairs_block)
   int64_t m, n;            // of a task's tile of C, at most
   DtPairsMicro *micro;
   void (*begin)(void), (*end)(void); // around a task, on its thread; or NULL

@@ -51,10 +51,15 @@ static inline int64_t dt_gemm_half_scratch(int64_t m, int64_t n, int64_t k) {
 typedef struct DtPairsExtents {
   int64_t m, n, k, nr, tile; // a tile of C; terms; a strip's columns; elements of the micro-kernel's tile
 } DtPairsExtents;
+// Terms in a block of a sum of k, at most kc: blocks are equal, up to whole steps.
+static inline int64_t dt_pairs_block(int64_t kc, int64_t k) {
+  int64_t blocks = (k + kc - 1) / kc;
+  return blocks ? ((k + blocks - 1) / blocks + 31) / 32 * 32 : 0;
+}
 static inline DtPairsExtents dt_pairs_extents(int64_t panels, int64_t vectors, int64_t kc, int64_t most_m,
                                               int64_t most_n, int64_t m, int64_t n, int64_t k) {
   DtPairsExtents x = {.nr = 16 * vectors, .tile = 16 * panels * 16 * vectors};
-  x.m = dt_least_up(most_m, m, 16 * panels), x.n = dt_least_up(most_n, n, x.nr), x.k = dt_least_up(kc, k, 32);
+  x.m = dt_least_up(most_m, m, 16 * panels), x.n = dt_least_up(most_n, n, x.nr), x.k = dt_pairs_block(kc, k);
   return x;
 }
 // The micro-kernel's tile, the bias and C's tile as float, A's panels and a strip of B.
