@@ -193,7 +193,7 @@ static DtGemm plain(int64_t m, int64_t n, int64_t k, const char *op) {
 #ifdef __SANITIZE_ADDRESS__
 enum { RANDOM_CASES = 16 };
 #else
-enum { RANDOM_CASES = 120 };
+enum { RANDOM_CASES = 80 };
 #endif
 
 static void check_extents(void) {

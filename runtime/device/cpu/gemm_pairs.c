@@ -121,6 +121,23 @@ WIDE static void pack_b(const Lines *x, int64_t first, int64_t steps, int64_t ve
       pack_square(x, first + 16 * j, s * PAIRS_STEP, true, to + s * PAIRS_STEP * nr + 2 * 16 * j, 2 * nr);
 }
 
+// Fetches part `part` of `parts` of B's strip from column `first` on into the second-level cache, for packing it
+// later: its lines are far apart, and packing would wait for each.
+static void fetch_b(const Lines *x, int64_t first, int64_t nr, int64_t part, int64_t parts) {
+  int64_t lines = min(nr, x->lines - first);
+  const uint16_t *from = x->at + first * x->line;
+  if (x->term == 1) {
+    int64_t steps = (x->terms + PAIRS_STEP - 1) / PAIRS_STEP;
+    for (int64_t i = lines * part / parts; i < lines * (part + 1) / parts; i++)
+      for (int64_t s = 0; s < steps; s++) __builtin_prefetch(from + i * x->line + s * PAIRS_STEP, 0, 2);
+  } else if (x->line == 1) {
+    for (int64_t p = x->terms * part / parts; p < x->terms * (part + 1) / parts; p++) {
+      __builtin_prefetch(from + p * x->term, 0, 2);
+      __builtin_prefetch(from + p * x->term + lines - 1, 0, 2);
+    }
+  }
+}
+
 // ---- From the micro-kernel's sums to C
 
 // An array of float or of bf16, in rows.
@@ -188,7 +205,7 @@ WIDE static void finish(const Finish *f) {
 // ---- A task
 
 typedef struct Scratch {
-  float *sum, *bias, *all; // the micro-kernel's tile; the bias; the task's tile of C
+  float *sum, *bias, *all; // of a strip's columns; the bias; the task's tile of C
   uint16_t *a, *b;         // panels; a strip
 } Scratch;
 
@@ -196,7 +213,7 @@ static Scratch scratch_for(const DtPairsKernel *v, int64_t m, int64_t n, int64_t
   DtPairsExtents x = dt_pairs_extents(v->panels, v->vectors, v->kc, v->m, v->n, m, n, k);
   char *p = dt_scratch((size_t)dt_pairs_bytes(&x));
   Scratch s = {.sum = (float *)(void *)p};
-  s.bias = s.sum + x.tile, s.all = s.bias + x.n;
+  s.bias = s.sum + x.m * x.nr, s.all = s.bias + x.n;
   s.a = (uint16_t *)(void *)(s.all + x.m * x.n), s.b = s.a + x.m * x.k;
   return s;
 }
@@ -206,22 +223,39 @@ static Rows part(Rows x, int64_t i, int64_t j) {
   return x;
 }
 
-// One block of terms: to = factor * from + A * B + bias.
-static void block(const DtPairsKernel *v, const Scratch *s, const Lines *a, const Lines *b, const Finish *whole) {
-  int64_t steps = (a->terms + PAIRS_STEP - 1) / PAIRS_STEP, mr = 16 * v->panels, nr = 16 * v->vectors;
-  pack_a(a, steps, (whole->m + 15) / 16, s->a);
-  for (int64_t j = 0; j < whole->n; j += nr) {
-    Finish f = *whole;
-    f.n = min(nr, whole->n - j);
-    int64_t vectors = (f.n + 15) / 16;
-    if (f.bias) f.bias += j;
-    pack_b(b, j, steps, vectors, nr, s->b);
+// A strip of C: the packed rows of A times the packed strip of B, some steps after others, so that these of B stay
+// in the first-level cache for all of A's rows. Meanwhile B's strip from column `next` on is fetched.
+static void strip(const DtPairsKernel *v, const Scratch *s, int64_t steps, const Finish *whole, const Lines *b,
+                  int64_t next) {
+  int64_t mr = 16 * v->panels, vectors = (whole->n + 15) / 16, parts = steps ? (steps + v->steps - 1) / v->steps : 1;
+  for (int64_t k = 0; k < parts; k++) {
+    int64_t first = steps * k / parts, some = steps * (k + 1) / parts - first;
     for (int64_t i = 0; i < whole->m; i += mr) {
+      Finish f = *whole;
       f.m = min(mr, whole->m - i);
-      f.from = part(whole->from, i, j), f.to = part(whole->to, i, j);
-      v->micro((f.m + 15) / 16, vectors, steps, s->a + i * steps * PAIRS_STEP, s->b, s->sum);
+      f.sum = s->sum + i * f.nr;
+      const uint16_t *at = s->a + (i * steps + first * PAIRS_PANEL) * PAIRS_STEP;
+      if (k == 0) fetch_b(b, next, f.nr, i / mr, (whole->m + mr - 1) / mr);
+      v->micro((f.m + 15) / 16, vectors, some, k > 0, steps * PAIRS_PANEL * PAIRS_STEP, at,
+               s->b + first * PAIRS_STEP * f.nr, s->sum + i * f.nr);
+      if (k + 1 < parts) continue;
+      f.from = part(whole->from, i, 0), f.to = part(whole->to, i, 0);
       finish(&f);
     }
+  }
+}
+
+// One block of terms: to = factor * from + A * B + bias.
+static void block(const DtPairsKernel *v, const Scratch *s, const Lines *a, const Lines *b, const Finish *whole) {
+  int64_t steps = (a->terms + PAIRS_STEP - 1) / PAIRS_STEP;
+  pack_a(a, steps, (whole->m + 15) / 16, s->a);
+  for (int64_t j = 0; j < whole->n; j += whole->nr) {
+    Finish f = *whole;
+    f.n = min(f.nr, whole->n - j);
+    f.from = part(whole->from, 0, j), f.to = part(whole->to, 0, j);
+    if (f.bias) f.bias += j;
+    pack_b(b, j, steps, (f.n + 15) / 16, f.nr, s->b);
+    strip(v, s, steps, &f, b, min(j + f.nr, whole->n));
   }
 }
 
@@ -231,7 +265,7 @@ void dt_gemm_pairs_tile(const DtPairsKernel *v, const DtGemm *g, int64_t m, int6
   Scratch s = scratch_for(v, m, n, g->k);
   int64_t blocks = (g->k + v->kc - 1) / v->kc, all = blocks * together, kc = dt_pairs_block(v->kc, g->k);
   Rows to = {c, g->c_row, g->result == DT_TYPE_F32}, sums = to.wide ? to : (Rows){s.all, n, true};
-  Finish f = {.sum = s.sum, .nr = 16 * v->vectors, .m = m, .n = n, .factor = beta};
+  Finish f = {.nr = 16 * v->vectors, .m = m, .n = n, .factor = beta};
   if (bias && g->bias == DT_TYPE_F32) memcpy(s.bias, bias, (size_t)n * sizeof *s.bias);
   else if (bias) dt_widen(g->bias, s.bias, bias, n);
   f.from = beta == 0 ? (Rows){NULL, 0, true} : to;

@@ -12,13 +12,14 @@ enum { ROWS = 8, DOT_NR = 16 * DT_PAIRS_AVX512_VECTORS }; // 24 of 32 registers 
 #define DT_DOT __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
 
 // Eight rows from `a`, where a row is 64 bytes from the one before.
-DT_DOT static inline __attribute__((always_inline)) void dot_rows(int vectors, int64_t steps, const uint16_t *a,
-                                                                  const uint16_t *b, float *sum) {
+DT_DOT static inline __attribute__((always_inline)) void dot_rows(int vectors, int64_t steps, bool more,
+                                                                  const uint16_t *a, const uint16_t *b, float *sum) {
   __m512 c[ROWS][DT_PAIRS_AVX512_VECTORS];
 #pragma GCC unroll 8
   for (int i = 0; i < ROWS; i++)
 #pragma GCC unroll 4
-    for (int j = 0; j < vectors; j++) c[i][j] = _mm512_setzero_ps();
+    for (int j = 0; j < vectors; j++)
+      c[i][j] = more ? _mm512_loadu_ps(sum + i * DOT_NR + 16 * j) : _mm512_setzero_ps();
   for (int64_t s = 0; s < steps; s++, a += PAIRS_PANEL * PAIRS_STEP)
     for (int p = 0; p < PAIRS_STEP; p += 2, b += 2 * DOT_NR) {
       __m512bh bv[DT_PAIRS_AVX512_VECTORS];
@@ -39,17 +40,17 @@ DT_DOT static inline __attribute__((always_inline)) void dot_rows(int vectors, i
     for (int j = 0; j < vectors; j++) _mm512_storeu_ps(sum + i * DOT_NR + 16 * j, c[i][j]);
 }
 
-DT_DOT static void dot_micro(int64_t panels, int64_t vectors, int64_t steps, const uint16_t *a, const uint16_t *b,
-                             float *sum) {
-  for (int64_t i = 0; i < panels * PAIRS_PANEL; i += ROWS) {
-    const uint16_t *rows = a + i / PAIRS_PANEL * steps * PAIRS_PANEL * PAIRS_STEP + i % PAIRS_PANEL * PAIRS_STEP;
-    if (vectors == 1) dot_rows(1, steps, rows, b, sum + i * DOT_NR);
-    else if (vectors == 2) dot_rows(2, steps, rows, b, sum + i * DOT_NR);
-    else dot_rows(3, steps, rows, b, sum + i * DOT_NR);
+DT_DOT static void dot_micro(int64_t panels, int64_t vectors, int64_t steps, bool more, int64_t panel,
+                             const uint16_t *a, const uint16_t *b, float *sum) {
+  for (int64_t i = 0; i < panels * PAIRS_PANEL; i += ROWS, sum += ROWS * DOT_NR) {
+    const uint16_t *rows = a + i / PAIRS_PANEL * panel + i % PAIRS_PANEL * PAIRS_STEP;
+    if (vectors == 1) dot_rows(1, steps, more, rows, b, sum);
+    else if (vectors == 2) dot_rows(2, steps, more, rows, b, sum);
+    else dot_rows(3, steps, more, rows, b, sum);
   }
 }
 
-const DtPairsKernel dt_pairs_avx512 = {DT_PAIRS_AVX512, dot_micro, NULL, NULL};
+const DtPairsKernel dt_pairs_avx512 = {DT_PAIRS_AVX512, DT_PAIRS_AVX512_STEPS, dot_micro, NULL, NULL};
 
 // ---- AMX: tiles of 16 x 16 of C, two by two
 
@@ -76,8 +77,13 @@ static void amx_begin(void) {
 
 static void amx_end(void) { __asm__ volatile("tilerelease"); }
 
-static void amx_one(int64_t steps, const uint16_t *a, const uint16_t *b, float *sum) {
-  ZERO(0);
+// A tile of C, its sums at `sum` where it has some.
+#define START(tile, more, sum)                        \
+  if (more) LOAD(tile, sum, 4 * AMX_NR);              \
+  else ZERO(tile)
+
+static void amx_one(int64_t steps, bool more, const uint16_t *a, const uint16_t *b, float *sum) {
+  START(0, more, sum);
   for (int64_t s = 0; s < steps; s++, a += PAIRS_PANEL * PAIRS_STEP, b += PAIRS_STEP * AMX_NR) {
     LOAD(4, a, 64);
     LOAD(6, b, 4 * AMX_NR);
@@ -86,9 +92,9 @@ static void amx_one(int64_t steps, const uint16_t *a, const uint16_t *b, float *
   STORE(0, sum, 4 * AMX_NR);
 }
 
-static void amx_row(int64_t steps, const uint16_t *a, const uint16_t *b, float *sum) {
-  ZERO(0);
-  ZERO(1);
+static void amx_row(int64_t steps, bool more, const uint16_t *a, const uint16_t *b, float *sum) {
+  START(0, more, sum);
+  START(1, more, sum + 16);
   for (int64_t s = 0; s < steps; s++, a += PAIRS_PANEL * PAIRS_STEP, b += PAIRS_STEP * AMX_NR) {
     LOAD(4, a, 64);
     LOAD(6, b, 4 * AMX_NR);
@@ -100,12 +106,13 @@ static void amx_row(int64_t steps, const uint16_t *a, const uint16_t *b, float *
   STORE(1, sum + 16, 4 * AMX_NR);
 }
 
-static void amx_square(int64_t steps, const uint16_t *a, const uint16_t *b, float *sum) {
-  const uint16_t *below = a + steps * PAIRS_PANEL * PAIRS_STEP;
-  ZERO(0);
-  ZERO(1);
-  ZERO(2);
-  ZERO(3);
+static void amx_square(int64_t steps, bool more, int64_t panel, const uint16_t *a, const uint16_t *b, float *sum) {
+  const uint16_t *below = a + panel;
+  float *sum_below = sum + 16 * AMX_NR;
+  START(0, more, sum);
+  START(1, more, sum + 16);
+  START(2, more, sum_below);
+  START(3, more, sum_below + 16);
   for (int64_t s = 0; s < steps; s++, a += PAIRS_PANEL * PAIRS_STEP, b += PAIRS_STEP * AMX_NR) {
     LOAD(4, a, 64);
     LOAD(6, b, 4 * AMX_NR);
@@ -119,20 +126,20 @@ static void amx_square(int64_t steps, const uint16_t *a, const uint16_t *b, floa
   }
   STORE(0, sum, 4 * AMX_NR);
   STORE(1, sum + 16, 4 * AMX_NR);
-  STORE(2, sum + 16 * AMX_NR, 4 * AMX_NR);
-  STORE(3, sum + 16 * AMX_NR + 16, 4 * AMX_NR);
+  STORE(2, sum_below, 4 * AMX_NR);
+  STORE(3, sum_below + 16, 4 * AMX_NR);
 }
 
-static void amx_micro(int64_t panels, int64_t vectors, int64_t steps, const uint16_t *a, const uint16_t *b,
-                      float *sum) {
+static void amx_micro(int64_t panels, int64_t vectors, int64_t steps, bool more, int64_t panel, const uint16_t *a,
+                      const uint16_t *b, float *sum) {
   if (panels == 2 && vectors == 2) {
-    amx_square(steps, a, b, sum);
+    amx_square(steps, more, panel, a, b, sum);
     return;
   }
-  for (int64_t i = 0; i < panels; i++, a += steps * PAIRS_PANEL * PAIRS_STEP, sum += 16 * AMX_NR)
-    if (vectors == 2) amx_row(steps, a, b, sum);
-    else amx_one(steps, a, b, sum);
+  for (int64_t i = 0; i < panels; i++, a += panel, sum += 16 * AMX_NR)
+    if (vectors == 2) amx_row(steps, more, a, b, sum);
+    else amx_one(steps, more, a, b, sum);
 }
 
-const DtPairsKernel dt_pairs_amx = {DT_PAIRS_AMX, amx_micro, amx_begin, amx_end};
+const DtPairsKernel dt_pairs_amx = {DT_PAIRS_AMX, DT_PAIRS_AMX_STEPS, amx_micro, amx_begin, amx_end};
 #endif

@@ -27,13 +27,15 @@
 #define DT_GEMM_NR_V1 {8, 4}
 
 // Of bf16 by instructions on pairs of them (gemm_pairs.h): the micro-kernel's tile, in panels of 16 rows
-// and vectors of 16 columns; kc, which is part of a program's meaning here too; a task's tile of C, at most.
-// The task's rows of A (m x kc) stay in the second-level cache. With AMX, C's way to memory and back for each kc
-// costs more than a strip of B (kc x the micro-kernel's columns) that is larger than the first-level cache.
+// and vectors of 16 columns; kc, which is part of a program's meaning here too; a task's tile of C, at most; steps
+// of 32 terms at a time. The task's rows of A (m x kc) stay in the second-level cache, and so do C's sums where kc is
+// more than these steps: their part of a strip of B stays in the first-level cache.
 #define DT_PAIRS_AVX512_VECTORS 3
 #define DT_PAIRS_AMX_VECTORS 2
 #define DT_PAIRS_AVX512 1, DT_PAIRS_AVX512_VECTORS, 256, 192, 384
 #define DT_PAIRS_AMX 2, DT_PAIRS_AMX_VECTORS, 1024, 512, 384
+#define DT_PAIRS_AVX512_STEPS 8
+#define DT_PAIRS_AMX_STEPS 16
 // Whether AVX512_BF16 is faster than conversion to float.
 #define DT_PAIRS_AVX512_FAST false
 #define DT_PAIRS_AVX512_FAST_AMD true

@@ -49,7 +49,7 @@ static inline int64_t dt_gemm_half_scratch(int64_t m, int64_t n, int64_t k) {
 
 // Of one of bf16 by instructions on pairs: the extents of what a task has packed, rounded up.
 typedef struct DtPairsExtents {
-  int64_t m, n, k, nr, tile; // a tile of C; terms; a strip's columns; elements of the micro-kernel's tile
+  int64_t m, n, k, nr; // a tile of C; terms; a strip's columns
 } DtPairsExtents;
 // Terms in a block of a sum of k, at most kc: blocks are equal, up to whole steps.
 static inline int64_t dt_pairs_block(int64_t kc, int64_t k) {
@@ -58,13 +58,13 @@ static inline int64_t dt_pairs_block(int64_t kc, int64_t k) {
 }
 static inline DtPairsExtents dt_pairs_extents(int64_t panels, int64_t vectors, int64_t kc, int64_t most_m,
                                               int64_t most_n, int64_t m, int64_t n, int64_t k) {
-  DtPairsExtents x = {.nr = 16 * vectors, .tile = 16 * panels * 16 * vectors};
+  DtPairsExtents x = {.nr = 16 * vectors};
   x.m = dt_least_up(most_m, m, 16 * panels), x.n = dt_least_up(most_n, n, x.nr), x.k = dt_pairs_block(kc, k);
   return x;
 }
-// The micro-kernel's tile, the bias and C's tile as float, A's panels and a strip of B.
+// A strip's sums, the bias and C's tile as float, A's panels and a strip of B.
 static inline int64_t dt_pairs_bytes(const DtPairsExtents *x) {
-  return 4 * (x->tile + x->n + x->m * x->n) + 2 * x->k * (x->m + x->nr);
+  return 4 * (x->m * x->nr + x->n + x->m * x->n) + 2 * x->k * (x->m + x->nr);
 }
 
 // Bytes for a product of bf16, whatever computes it.
