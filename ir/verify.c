@@ -512,6 +512,57 @@ static bool values_ok(Verifier *v) {
   return names_unique(v, name, f->value.n, "value");
 }
 
+typedef struct Over {
+  const Stmt *s; // defines the result
+  Id arg;
+  bool elsewhere; // it is read at another element than s writes
+} Over;
+
+static void note_element(const Module *m, Id read, void *ctx) {
+  Over *o = ctx;
+  if (ex(m, read)->integer != o->arg) return;
+  for (uint32_t d = 0; d < ex(m, read)->narg; d++)
+    o->elsewhere |= ex_arg(m, read, d) != o->s->sub[d];
+}
+
+// Whether the result may be written into the argument's storage: each element replaces the one that
+// it is computed from, and nothing reads the argument afterwards.
+static bool takes_over(Verifier *v, Id result, Id arg) {
+  const Fn *f = v->f;
+  const char *y = name_of(v, result), *x = name_of(v, arg);
+  const Written *w = &v->written[result];
+  const Stmt *s = w->how == WRITTEN_ONCE ? &f->stmt.at[w->last] : NULL;
+  if (!s || s->kind != ST_COMP || s->red != RED_NONE)
+    return fail(v, "result `%s` is over `%s`, and no pointwise statement defines it", y, x);
+  Over o = {s, arg, false};
+  ex_reads(v->m, s->body, note_element, &o);
+  if (o.elsewhere)
+    return fail(v, "result `%s` is over `%s`, of which it reads other elements", y, x);
+  for (uint32_t i = w->last + 1; i < f->stmt.n; i++)
+    if (stmt_has_read(v->m, f, &f->stmt.at[i], arg))
+      return fail(v, "`%s` is read after result `%s` takes over its storage", x, y);
+  return true;
+}
+
+static bool aliases_ok(Verifier *v) {
+  const Fn *f = v->f;
+  if (f->alias.n && f->alias.n != f->result.n)
+    return fail(v, "%u aliases for %u results", f->alias.n, f->result.n);
+  for (uint32_t i = 0; i < f->alias.n; i++) {
+    Id a = f->alias.at[i];
+    if (a == NONE) continue;
+    if (a >= f->value.n || f->value.at[a].role != ROLE_IN)
+      return fail(v, "result %u is over no argument that is only read", i + 1);
+    const Value *x = &f->value.at[a], *y = &f->value.at[f->result.at[i]];
+    if (x->type != y->type || x->rank != y->rank || !same_shape(x->rank, x->extent, y->extent))
+      return fail(v, "result `%s` is over `%s`, which has another type", y->name, x->name);
+    for (uint32_t j = 0; j < i; j++)
+      if (f->alias.at[j] == a) return fail(v, "two results are over `%s`", x->name);
+    if (f->result.at[i] != a && !takes_over(v, f->result.at[i], a)) return false;
+  }
+  return true;
+}
+
 static bool results_ok(Verifier *v) {
   const Fn *f = v->f;
   for (uint32_t i = 0; i < f->result.n; i++) {
@@ -519,20 +570,7 @@ static bool results_ok(Verifier *v) {
     if (f->value.at[r].role == ROLE_LOCAL && v->written[r].how == WRITTEN_NOT)
       return fail(v, "result `%s` is never defined", name_of(v, r));
   }
-  if (f->alias.n && f->alias.n != f->result.n)
-    return fail(v, "%u aliases for %u results", f->alias.n, f->result.n);
-  for (uint32_t i = 0; i < f->alias.n; i++) {
-    Id a = f->alias.at[i];
-    if (a == NONE) continue;
-    if (a >= f->value.n || f->value.at[a].role == ROLE_LOCAL)
-      return fail(v, "result %u is over no argument", i + 1);
-    const Value *x = &f->value.at[a], *y = &f->value.at[f->result.at[i]];
-    if (x->type != y->type || x->rank != y->rank || !same_shape(x->rank, x->extent, y->extent))
-      return fail(v, "result `%s` is over `%s`, which has another type", y->name, x->name);
-    for (uint32_t j = 0; j < i; j++)
-      if (f->alias.at[j] == a) return fail(v, "two results are over `%s`", x->name);
-  }
-  return true;
+  return aliases_ok(v);
 }
 
 static bool fn_ok(Verifier *v, const Fn *f) {

@@ -10,8 +10,7 @@
 //       surrounds it, guards and operand expressions become pointwise statements; where a guard
 //       cannot stand on every factor, sums that come out as NaN are added up again under it;
 //       a reduction of very many points to few becomes two, over fixed blocks, so that threads
-//       share it;
-//       a result that takes over an argument's storage is written after the last read of that.
+//       share it.
 // Requires: storage types (precision).
 // Guarantees: every contraction that codegen/lower/product.c may take is `sum(k..: a[..] * b[..])`. The
 //       float rewrites it makes: sums and products of the same terms in another order, a factor
@@ -336,83 +335,6 @@ static bool cut_reduction(Norm *n) {
   return true;
 }
 
-// ---- storage taken over
-
-typedef struct Reads {
-  Id value;
-  bool any;
-} Reads;
-
-static void note_value(Id v, void *ctx) { ((Reads *)ctx)->any |= v == ((Reads *)ctx)->value; }
-
-static bool uses(const Norm *n, const Stmt *s, Id value) {
-  Reads r = {value, false};
-  stmt_reads(n->m, n->f, s, note_value, &r);
-  return r.any;
-}
-
-static uint32_t definition(const Norm *n, Id value) {
-  for (uint32_t i = 0; i < n->out.n; i++) {
-    const Stmt *s = &n->out.at[i];
-    if (s->kind == ST_COMP && s->lhs == value) return i;
-    for (uint32_t r = 0; s->kind != ST_COMP && r < s->call->nresult; r++)
-      if (s->call->result[r].value == value) return i;
-  }
-  return NONE;
-}
-
-typedef struct SamePlace {
-  const Norm *n;
-  const Stmt *s;
-  Id value;
-  bool same;
-} SamePlace;
-
-static void check_place(const Module *m, Id read, void *ctx) {
-  SamePlace *p = ctx;
-  if (ex(m, read)->integer != p->value) return;
-  for (uint32_t d = 0; d < ex(m, read)->narg; d++) p->same &= ex_arg(m, read, d) == p->s->sub[d];
-}
-
-// Whether the result may be written where it is defined: nothing reads the argument later, and the
-// definition itself only the element that it writes.
-static bool may_take_over(const Norm *n, Id result, Id arg) {
-  uint32_t at = definition(n, result);
-  if (at == NONE) return true;
-  for (uint32_t i = at + 1; i < n->out.n; i++)
-    if (uses(n, &n->out.at[i], arg)) return false;
-  const Stmt *s = &n->out.at[at];
-  if (s->kind != ST_COMP) return !uses(n, s, arg);
-  SamePlace p = {n, s, arg, s->red == RED_NONE || !uses(n, s, arg)};
-  ex_reads(n->m, s->body, check_place, &p);
-  return p.same;
-}
-
-// The result is computed aside and copied at the end.
-static void copy_at_end(Norm *n, Id result) {
-  Value v = n->f->value.at[result];
-  Id aside = fn_value(n->m, n->f, str_printf("%s.new", v.name), v.type, v.extent, v.rank,
-                      ROLE_LOCAL, v.loc);
-  Id *to = NEWN(n->m->arena, Id, n->f->value.n);
-  for (Id i = 0; i < n->f->value.n; i++) to[i] = i == result ? aside : i;
-  for (uint32_t i = 0; i < n->out.n; i++)
-    n->out.at[i] = stmt_renumber(n->m, n->f, &n->out.at[i], to);
-  Stmt t = {.kind = ST_COMP, .lhs = result, .loc = v.loc, .nfree = v.rank, .nindex = v.rank};
-  t.index = NEWN(n->m->arena, Index, v.rank + 1u);
-  bare_indices(&v, t.index);
-  t.sub = NEWN(n->m->arena, Id, v.rank + 1u);
-  for (uint32_t d = 0; d < v.rank; d++) t.sub[d] = ex_index(n->m, d);
-  t.body = read_bare(n->m, n->f, aside);
-  PUSH(n->m->arena, n->out, t);
-}
-
-static void mend_aliases(Norm *n) {
-  for (uint32_t i = 0; i < n->f->alias.n; i++) {
-    Id result = n->f->result.at[i], arg = n->f->alias.at[i];
-    if (arg != NONE && result != arg && !may_take_over(n, result, arg)) copy_at_end(n, result);
-  }
-}
-
 // ----
 
 static void normalise_stmt(Norm *n) {
@@ -447,7 +369,6 @@ static void normalise_fn(Module *m, Id id) {
     normalise_stmt(&n);
   }
   cut_reductions(&n);
-  mend_aliases(&n);
   n.f->stmt.n = 0;
   for (uint32_t i = 0; i < n.out.n; i++) PUSH(m->arena, n.f->stmt, n.out.at[i]);
   fn_remove_dead(m, n.f, NULL);
