@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -79,14 +80,14 @@ static int compiler(const char **arg) {
 
 // Its messages go where ours go.
 bool link_run(const char *const *arg, const char *hint) {
+  signal(SIGCHLD, SIG_DFL); // where it is ignored, there is no status to wait for
   pid_t pid;
   int status, e = posix_spawnp(&pid, arg[0], NULL, NULL, (char *const *)arg, environ);
   if (e) {
     fprintf(stderr, "dtc: cannot run %s: %s (%s)\n", arg[0], strerror(e), hint);
     return false;
   }
-  while (waitpid(pid, &status, 0) < 0)
-    if (errno != EINTR) return complain(arg[0]);
+  while (waitpid(pid, &status, 0) < 0) CHECK(errno == EINTR);
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return true;
   if (WIFSIGNALED(status))
     fprintf(stderr, "dtc: '%s' was stopped by signal %d\n", arg[0], WTERMSIG(status));
@@ -171,6 +172,7 @@ static Str make_dir(const LinkOptions *o) {
   char path[PATH_MAX];
   int n = snprintf(path, sizeof path, "%s/dtc-XXXXXX", tmp && *tmp ? tmp : "/tmp");
   if (n < (int)sizeof path && mkdtemp(path)) return str_intern(path);
+  if (n >= (int)sizeof path) errno = ENAMETOOLONG;
   complain(str_intern(path));
   return NULL;
 }

@@ -64,6 +64,12 @@ const Target cuda_target = {
 #define X(name, value, least, most, meaning) .name = (value),
             COMPILER_LIMITS(X)
 #undef X
+            .loop_flops = 16,
+            .slow_flops = 40,
+            .byte_flops = 250,
+            .sent_flops = 2000,
+            .byte_points = 256,
+            .byte_traffic = 1024,
             .cut_points = 1 << 16,
             .cut_results = 16,
             .cut_block = 128,
