@@ -8,8 +8,7 @@
 #include "ir/verify.h"
 #include "passes/passes.h"
 
-// simplify runs twice: once so that lowering sees no dead statements of the derivative, and once to
-// clean up after normalise. range must see the functions as the user wrote them, before batch adds guards.
+// simplify removes the dead statements of the derivative before shard plans for them. range must see the functions as the user wrote them, before batch adds guards.
 const Pass pass_table[] = {
     {"inline", "flatten the calls of layers and functions", pass_inline, 0, FACT_FLAT},
     {"range", "prove that every subscript is in range", pass_range, FACT_FLAT, FACT_RANGED},
@@ -134,7 +133,7 @@ static bool level_fits(const Module *m, const Pass *p) {
 
 static bool comes_before_shard(const Pass *pass) {
   for (const Pass *p = pass_table; strcmp(p->name, "shard"); p++)
-    if (p == pass) return strcmp(p->name, "simplify") != 0;
+    if (p == pass) return true;
   return false;
 }
 

@@ -496,6 +496,8 @@ static bool values_ok(Verifier *v) {
     name[i] = t->name;
     if (t->type >= NDTYPE || !shape_ok(t->rank, t->extent, dtype_size(t->type)))
       return fail(v, "`%s` has a bad shape", t->name ? t->name : "?");
+    if (v->m->compute == DT_F64 && scalar_of(t->type) == SC_REAL && t->type != DT_REAL && t->type != DT_F64)
+      return fail(v, "`%s` is a narrower real than the program computes in", t->name);
     if (!shards_ok(v, t)) return false;
     args += t->role != ROLE_LOCAL;
   }

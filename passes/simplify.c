@@ -3,7 +3,7 @@
 // Does: folds constants and what extents decide (guards that always or never hold, // and % of
 //       indices), takes out statements that say what an earlier one said, values that are
 //       constants, and what no result depends on.
-// Requires: flat functions.
+// Requires: flat functions, not cut over a mesh.
 // Guarantees: the same results to the last bit, but for the sign of a zero (x + 0 is x), a pow by
 //       a small whole exponent (x^2, x^3, x^4 by multiplication: as exact as pow or more), and
 //       reals folded in the precision that the program computes in. Nothing is folded that may be
@@ -348,10 +348,6 @@ static void simplify_left(Simplify *p, Stmt *s) {
 
 static void simplify_stmt(Simplify *p, uint32_t at) {
   Stmt *s = &p->f->stmt.at[at];
-  if (s->kind == ST_CONVERT || s->kind == ST_COLL) {
-    if (p->same[s->from] != NONE) s->from = p->same[s->from];
-    return;
-  }
   if (s->kind != ST_COMP) {
     for (uint32_t i = 0; i < s->call->narg; i++) {
       Id v = s->call->arg[i].value;

@@ -72,8 +72,6 @@ static LLVMValueRef align_of(Cpu *c, Dtype t) {
 static Val widen(Cpu *c, Dtype t, LLVMValueRef v, bool vec) {
   if (t == DT_BOOL) v = LLVMBuildICmp(c->b, LLVMIntNE, v, LLVMConstNull(LLVMTypeOf(v)), "");
   else if (is_half(t)) v = cpu_half_load(c, t, v);
-  else if (scalar_of(t) == SC_REAL && cpu_storage(c, t) != c->real)
-    v = LLVMBuildFPCast(c->b, v, vec ? cpu_vec(c, c->real) : c->real, "");
   return (Val){v, vec};
 }
 

@@ -96,7 +96,6 @@ LLVMValueRef cpu_intrinsic(Cpu *c, const char *name, LLVMTypeRef *over, unsigned
                            LLVMValueRef *arg, unsigned narg);
 LLVMValueRef cpu_alloca(Cpu *c, LLVMTypeRef t, int64_t count, const char *name);
 Val cpu_round(Cpu *c, Val v, Dtype t); // to a storage type and back
-bool cpu_narrow(const Cpu *c, Dtype t); // storing as t rounds
 
 // half.c: 16-bit reals, scalars or lanes; `t` is DT_BF16 or DT_F16, `v` of type Cpu.real or i16
 LLVMValueRef cpu_half_load(Cpu *c, Dtype t, LLVMValueRef v); // from 16 bits

@@ -132,7 +132,6 @@ static LLVMValueRef arithmetic(Cpu *c, Op op, bool real, LLVMValueRef *a) {
   case OP_AND: return LLVMBuildAnd(b, a[0], a[1], "");
   case OP_OR: return LLVMBuildOr(b, a[0], a[1], "");
   case OP_NOT: return LLVMBuildNot(b, a[0], "");
-  case OP_STOP: return a[0];
   default: BUG("operator %s has no instruction", op_info[op].name);
   }
 }

@@ -66,16 +66,6 @@ LLVMValueRef cpu_alloca(Cpu *c, LLVMTypeRef t, int64_t count, const char *name) 
   return a;
 }
 
-bool cpu_narrow(const Cpu *c, Dtype t) {
-  if (scalar_of(t) != SC_REAL) return false;
-  return dtype_size(t) < (c->real == c->f32 ? 4 : 8);
-}
-
 Val cpu_round(Cpu *c, Val v, Dtype t) {
-  if (!cpu_narrow(c, t)) return v;
-  if (is_half(t)) return (Val){cpu_half_round(c, t, v.v), v.vec};
-  LLVMTypeRef st = cpu_storage(c, t), wide = c->real;
-  if (v.vec) st = cpu_vec(c, st), wide = cpu_vec(c, wide);
-  v.v = LLVMBuildFPExt(c->b, LLVMBuildFPTrunc(c->b, v.v, st, ""), wide, "");
-  return v;
+  return is_half(t) ? (Val){cpu_half_round(c, t, v.v), v.vec} : v;
 }

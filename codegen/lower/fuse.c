@@ -170,6 +170,12 @@ static void reach_entries(Plan *p) {
   }
 }
 
+static bool has_stop(const Module *m, Id e) {
+  bool found = ex_is(m, e, OP_STOP);
+  for (uint32_t i = 0; i < ex(m, e)->narg && !found; i++) found = has_stop(m, ex_arg(m, e, i));
+  return found;
+}
+
 // Refuses IR text of an earlier level, and of types that the target does not store.
 static bool can_lower(const Plan *p, Id fn) {
   const Module *m = p->m;
@@ -185,11 +191,15 @@ static bool can_lower(const Plan *p, Id fn) {
     else continue;
     return false;
   }
-  for (uint32_t i = 0; i < f->stmt.n; i++)
-    if (f->stmt.at[i].kind == ST_CONVERT) {
-      diag_error(m->src, f->stmt.at[i].loc, "pass fuse comes after pass localise: `%s` has a conversion", f->name);
-      return false;
-    }
+  for (uint32_t i = 0; i < f->stmt.n; i++) {
+    const Stmt *x = &f->stmt.at[i];
+    if (x->kind == ST_CONVERT)
+      diag_error(m->src, x->loc, "pass fuse comes after pass localise: `%s` has a conversion", f->name);
+    else if (x->kind == ST_COMP && has_stop(m, x->body))
+      diag_error(m->src, x->loc, "pass fuse comes after pass normalise: `%s` has a `stop_gradient`", f->name);
+    else continue;
+    return false;
+  }
   return true;
 }
 

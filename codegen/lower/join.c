@@ -49,8 +49,6 @@ static void candidate_read(const Module *m, Id read, void *ctx) {
   Join *j = ctx;
   Id value = (Id)ex(m, read)->integer, sub[MAX_RANK];
   const Layout *l = j->u->fp->layout;
-  if (j->u->alias[j->t->lhs] != NONE && l[j->u->alias[j->t->lhs]].buffer == l[value].buffer)
-    drop_all(j), j->dependent = true;
   if (l[value].buffer != l[j->t->lhs].buffer) return;
   const Value *v = &j->u->f->value.at[value];
   j->dependent = true;

@@ -38,11 +38,13 @@ signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 sys.exit(p.wait())' "$DTC" "$MLP" -o train 2>err.txt || fail "with SIGCHLD ignored: $(cat err.txt)"
 rm train
 
-# A copy of dtc without the runtime, in a folder of bin/ and in one that is not.
-for folder in copy/bin copy; do
-  mkdir -p $folder
-  cp "$DTC" $folder/dtc
-  expect 3 "$PWD/$folder/dtc" "$MLP" -I "$SRC/stdlib" -o train
+# A copy of dtc without the runtime, in a folder of bin/ and in one that is not. Above them there is none either.
+OUTSIDE=$(mktemp -d)
+trap 'rm -r "$OUTSIDE"' EXIT
+for folder in bin .; do
+  mkdir -p "$OUTSIDE/$folder"
+  cp "$DTC" "$OUTSIDE/$folder/dtc"
+  expect 3 "$OUTSIDE/$folder/dtc" "$MLP" -I "$SRC/stdlib" -o train
   says "the runtime is missing: .*lib/dtc/libdtc_rt.a" err.txt
   [ ! -e train ] || fail "train is there"
 done

@@ -19,6 +19,16 @@ func f(x: f32[4]) -> (y: f32[4]) {
 }
 IR
 refused fuse conversion.ir 'pass fuse comes after pass localise: .f. has a conversion'
+refused simplify conversion.ir 'pass simplify is for programs of one rank, and this one is cut over a mesh'
+cat >stop.ir <<'IR'
+compute f32
+entry update = f
+func f(x: f32[4]) -> (y: f32[4]) {
+  y[i<4] = 2.0 * stop_gradient(x[i])
+}
+IR
+refused fuse stop.ir 'pass fuse comes after pass normalise: .f. has a .stop_gradient.'
+"$DTC" --run normalise,fuse,overlap,plan stop.ir >stop.out
 
 (printf 'compute f32\nentry update = f\n'; func f f32) >good.ir
 "$DTC" --run fuse good.ir >kernels.ir
