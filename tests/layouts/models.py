@@ -653,6 +653,57 @@ def written_attention(p, r, c):
     return t
 
 
+def sinks(p, r, c):
+    """Groups of heads of attention with learnt sinks; the groups need not divide over the ranks."""
+    heads = [h for h in (2, 4, 6) if c["dim"] % h == 0]
+    p.setdefault("heads", r.choice(heads))
+    p.setdefault("kv", r.choice([h for h in (1, 2, 3) if p["heads"] % h == 0]))
+    p.setdefault("window", r.choice([0, 0, 3]))
+    t, h, kv = Text(True), p["heads"], p["kv"]
+    each, width = h // kv, c["dim"] // h
+    t.field(
+        f"wq = nn.Heads(dim, {h}, {width}, init = normal(0.5))",
+        f"wk = nn.Heads(dim, {kv}, {width}, init = normal(0.5))",
+        f"wv = nn.Heads(dim, {kv}, {width}, init = normal(0.5))",
+        f"param sinks[{kv}, {each}] = normal(0.9)",
+        f"param mix[{kv}, {each}, {width} | dim] = normal(0.5)",
+    )
+    t.line(
+        "q = wq(x)",
+        "k = wk(x)",
+        "v = wv(x)",
+        f"qg[b, t, g, r, e] = q[b, t, (g={kv} r), e]",
+        f"o, lse = nn.sink_attention(qg, k, v, sinks, window = {p['window']})",
+        "y[b, t, d] = sum(g, r, e: o[b, t, g, r, e] * mix[g, r, e, d])",
+    )
+    return t
+
+
+def shared_norm(p, r, c):
+    """One norm before a perceptron and after it: one of its gradients is a part on each rank, the other is whole."""
+    t = Text(c["sequence"])
+    t.field("ln = nn.LayerNorm(dim)", "mlp = nn.MLP(dim, 4 * dim)")
+    t.line(
+        "n = ln(x)",
+        "m = mlp(n)",
+        "h[@, d] = x[@, d] + m[@, d]",
+        "u = ln(h)",
+        "y[@, d] = h[@, d] + tanh(u[@, d])",
+    )
+    return t
+
+
+def reversed_flags(p, r, c):
+    """Bools of positions, read at the other end of the sequence."""
+    t = Text(True)
+    t.line(
+        "f[b, t] = x[b, t, 0] > 0.1",
+        "y[b, t < len, d] = where(f[b, len - 1 - t], tanh(x[b, t, d]), 0.3 * x[b, t, d])",
+    )
+    t.near.append(f"sum(t: where(abs(x[b, t, 0] - 0.1) < {NEAR}, 1.0, 0.0))")
+    return t
+
+
 PARTS = {
     "perceptron": perceptron,
     "library": library,
@@ -667,6 +718,8 @@ PARTS = {
     "contraction": contraction,
     "reused": reused,
 }
+# Those that add_more draws.
+MORE = {"sinks": sinks, "shared norm": shared_norm, "reversed flags": reversed_flags}
 WIDE = ("words", "tied", "smooth", "masked")  # losses with a target for each position
 REAL = ("mse", "weighted", "dropped")  # those of real targets
 ALONG = ("attention", "convolution", "positions", "written attention")  # for sequences only
@@ -809,7 +862,24 @@ def draw(r):
     spec["one_rank"] = draw_effort(r)
     spec["limits"] = ",".join(x for x in (draw_effort(r), limits) if x)
     source(spec, False, r)  # parts draw what they need
+    add_more(spec)
     return spec
+
+
+def add_more(spec):
+    """Puts a part that the draws above do not have into a quarter of the models, in place of one. Its random numbers are
+    separate, so that a seed draws the other models as it did before."""
+    r = random.Random(f"more {spec['seed']}")
+    if r.random() < 0.75:
+        return
+    names = [*MORE, "sinks", "grouped heads", "grouped heads"] if spec["sequence"] else ["shared norm"]
+    part = {"part": r.choice(names), "residual": r.random() < 0.75, "normed": True}
+    if part["part"] == "grouped heads":  # fewer groups than ranks, more heads
+        part["part"] = "sinks" if spec["dim"] % 4 else "attention"
+        part |= {"which": "grouped", "heads": 4, "kv": 2} if part["part"] == "attention" else {}
+    parts = r.choice(spec["blocks"])["parts"]
+    parts[r.randrange(len(parts))] = part
+    source(spec, False, r)
 
 
 # ---- writing
@@ -854,7 +924,7 @@ def file_name(spec):
 
 
 def write_part(name, part, r, spec, kinks):
-    t = PARTS[part["part"]](part, r, spec)
+    t = {**PARTS, **MORE}[part["part"]](part, r, spec)
     x = "x[b, len, dim]" if spec["sequence"] else "x[b, dim]"
     memory = f", memory[{x[2:]}" if spec["memory"] else ""
     near = kinks and t.near

@@ -336,13 +336,13 @@ def draw_case(runner, seed, number):
 
 def aims(spec):
     """Whether a layout does to attention what others do not: half of the draws are of those."""
-    kinds = {p["part"]: p for b in spec["blocks"] for p in b["parts"]}
-    groups = [p for p in kinds.values() if p.get("which") == "grouped" and p["kv"] < p["heads"]]
+    parts = [p for b in spec["blocks"] for p in b["parts"]]
+    grouped = [p for p in parts if p.get("which") == "grouped" or p["part"] == "sinks"]
+    groups = any(1 < p["kv"] < p["heads"] for p in grouped)
+    attends = any("attention" in p["part"] or p["part"] == "sinks" for p in parts)
 
     def aimed(l):
-        if groups and l["tp"] % 4 == 0:
-            return True
-        return any("attention" in k for k in kinds) and l["attention"] == "ring"
+        return (groups and l["tp"] % 4 == 0) or (attends and l["attention"] == "ring")
 
     return aimed
 
