@@ -3,22 +3,24 @@
 #
 #   tests/coverage.sh FOLDER [PROGRAMS [MODELS]]
 #
-# Builds with gcov in FOLDER (kept, so that a second run is quick). Runs PROGRAMS random programs (2000), then MODELS
-# random models (100) in 3 layouts each, then the tests of errors: models and modules that dtc must refuse. Prints the
-# lines that neither random test reached, by file and function, without those that only report a bug of dtc. In brackets
-# are those that the tests of errors reached: they are for wrong input. The last line counts. Counts of runs are kept in
-# FOLDER/random.json and FOLDER/errors.json.
+# Builds with gcov in FOLDER (kept, so that a second run is quick). Runs PROGRAMS random programs (2000), a twentieth as
+# many for CUDA, then MODELS random models (100) in 3 layouts each, then the tests of errors: models and modules that dtc
+# must refuse, compilers that fail, and conversions that plans seldom hold. Prints the lines that neither random test
+# reached, by file and function, without those that only report a bug of dtc. In brackets are those that the tests of
+# errors reached: they are for wrong input. Lines that cannot be reached here are named with the reason
+# (tests/support/unreached.py has the list). The last line counts. Counts of runs are kept in FOLDER/random.json and
+# FOLDER/errors.json.
 #
 # SEED=N draws others (1). JOBS=N runs N at a time (2).
 set -euo pipefail
 SRC=$(cd "$(dirname "$0")/.." && pwd)
-[ $# -ge 1 ] || { sed -n '2,13s/^# \?//p' "$0"; exit 2; }
+[ $# -ge 1 ] || { sed -n '2,15s/^# \?//p' "$0"; exit 2; }
 mkdir -p "$1"
 BUILD=$(cd "$1" && pwd)
 PROGRAMS=${2:-2000} MODELS=${3:-100} SEED=${SEED:-1} JOBS=${JOBS:-2}
 
 cmake -S "$SRC" -B "$BUILD" -G Ninja -DCMAKE_BUILD_TYPE=Release -DDTC_COVERAGE=ON >"$BUILD/configure.log"
-ninja -C "$BUILD" dtc random_random_test passes_lowered_test >"$BUILD/build.log"
+ninja -C "$BUILD" dtc random_random_test passes_lowered_test passes_localise_test codegen_other_target_test >"$BUILD/build.log"
 
 # Writes what was counted since the last call to a file.
 counts() {
@@ -29,6 +31,7 @@ counts() {
 find "$BUILD" -name '*.gcda' -delete
 status=0
 (cd "$BUILD" && tests/random_random_test --seed "$SEED" --batch 32 --count "$PROGRAMS" --jobs "$JOBS") >&2 || status=1
+(cd "$BUILD" && tests/random_random_test --arch cuda --seed "$SEED" --count $((PROGRAMS / 20)) --jobs "$JOBS") >&2 || status=1
 python3 "$SRC/tests/layouts/random_models.py" --dtc "$BUILD/bin/dtc" --models "$MODELS" --layouts 3 --seed "$SEED" \
   --jobs "$JOBS" >&2 || status=1
 counts "$BUILD/random.json"
@@ -38,8 +41,11 @@ for out in $(grep -l ': error: ' "$SRC"/tests/passes/text/*.out); do
   name=${out%.out}
   "$BUILD/bin/dtc" --run "${name##*.}" "${name%.*}.ir" >/dev/null 2>&1 && echo "$out: it is not refused" >&2
 done
-(cd "$BUILD" && tests/passes_lowered_test) >&2 || status=1
+for test in passes_lowered_test passes_localise_test codegen_other_target_test; do
+  (cd "$BUILD" && "tests/$test") >&2 || status=1
+done
 for test in passes/kernels-that-cannot-be-are-refused driver/named-processor-is-asked-for \
+  driver/annotations-choose-the-cut driver/compilers-that-fail-are-reported \
   driver/refuses-what-cannot-be-cut driver/sizes-that-are-too-large-are-reported; do
   mkdir -p "$BUILD/tests/work/$test"
   (cd "$BUILD/tests/work/$test" && bash "$SRC/tests/$test.sh" "$BUILD") >&2 || status=1
