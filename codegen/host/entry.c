@@ -62,7 +62,7 @@ static void check_arg(const Host *h, Entry e, uint32_t i, Meaning k, uint32_t of
         i < f->arg.n ? f->value.at[f->arg.at[i]].name : "absent", meaning_name[k], of);
 }
 
-static void check_entry(const Host *h, Entry e) {
+void host_check_entry(const Host *h, Entry e) {
   const Fn *f = entry(h, e);
   uint32_t nd = h->m->ndata, np = h->m->param.n;
   const Fn *count = entry(h, ENTRY_COUNT);
@@ -86,7 +86,6 @@ static void check_entry(const Host *h, Entry e) {
 
 Str host_entry_arg(const Host *h, Entry e, uint32_t i) {
   const Fn *f = entry(h, e);
-  if (i == 0) check_entry(h, e);
   Str rank = host_trailing_arg(h, &f->value.at[f->arg.at[i]]);
   if (rank) return rank;
   switch (e) {

@@ -385,6 +385,7 @@ static Str entry_result(const HostFn *x, uint32_t result) {
 // An entry finds its buffers in the call.
 static void print_entry(HostFn *x, const Buf *locals) {
   Buf *b = x->h->out;
+  if (!x->chunk) host_check_entry(x->h, x->entry);
   buf_printf(b, "static void %s(const DtCall *call) {\n", x->h->fn[x->id]);
   for (uint32_t i = 0; i < x->f->arg.n; i++)
     if (x->used[x->f->arg.at[i]])

@@ -114,6 +114,7 @@ void host_wait(HostFn *x, uint32_t kernel);
 
 // entry.c: where an entry's arguments and results lie in a DtCall
 Entry host_entry_of(const Host *h, Id fn);
+void host_check_entry(const Host *h, Entry e); // its arguments are those that host_entry_arg gives
 Str host_entry_arg(const Host *h, Entry e,
                    uint32_t arg); // a C expression; its type is the argument's pointer
 Str host_entry_result(const Host *h, Entry e, uint32_t result);

@@ -704,6 +704,17 @@ def reversed_flags(p, r, c):
     return t
 
 
+def time_major(p, r, c):
+    """Random numbers of positions whose samples are not the first index, or are inside of a merged one."""
+    p.setdefault("merged", r.random() < 0.5)
+    t = Text(True)
+    if p["merged"]:
+        t.line("m[(t b)] = where(random() < 0.8, 1.25, 0.0) + 0.0 * x[b, t, 0]", "y[b, t, d] = x[b, t, d] * m[(t b)]")
+    else:
+        t.line("m[t, b] = where(random() < 0.8, 1.25, 0.0) + 0.0 * x[b, t, 0]", "y[b, t, d] = x[b, t, d] * m[t, b]")
+    return t
+
+
 PARTS = {
     "perceptron": perceptron,
     "library": library,
@@ -719,7 +730,7 @@ PARTS = {
     "reused": reused,
 }
 # Those that add_more draws.
-MORE = {"sinks": sinks, "shared norm": shared_norm, "reversed flags": reversed_flags}
+MORE = {"sinks": sinks, "shared norm": shared_norm, "reversed flags": reversed_flags, "time major": time_major}
 WIDE = ("words", "tied", "smooth", "masked")  # losses with a target for each position
 REAL = ("mse", "weighted", "dropped")  # those of real targets
 ALONG = ("attention", "convolution", "positions", "written attention")  # for sequences only
