@@ -112,7 +112,9 @@ typedef struct Cuda {
   const Stmt *st;
   Str *now; // for each value: what a statement of this nest made, at this point
   VEC(Packed) packed; // of the nest
-  Str part; // number of the point among s.width, inside of their loop; NULL outside
+  uint8_t moving; // the variable of its neighbouring points
+  int width; // how many of them are moved at once
+  Str part; // number of the point among them, inside of their loop; NULL outside
   Str own; // number of the thread's position, in a nest that has arrays in registers; NULL in others
   VEC(Shared) shared; // subexpressions that have names
 } Cuda;
@@ -122,6 +124,8 @@ void cuda_schedule(Cuda *c); // fills s, run, keep, row, writer
 int64_t cuda_extents(const Cuda *c, const uint8_t *loop, uint32_t n); // their product
 // The loops of a nest that go round the team's threads.
 const uint8_t *cuda_spread(const Cuda *c, uint32_t nest, uint32_t *n);
+// Neighbouring positions that a thread has of a nest's row, 1 to 8: a function of the loops' extents.
+int cuda_each(const Cuda *c, uint32_t nest);
 int64_t cuda_positions(const Cuda *c, uint32_t nest); // of a thread, at most
 bool cuda_is_kept(const Cuda *c, uint32_t nest, const NestStmt *ns, Id read); // the read is of a register
 // The registers that hold what is read; NULL: none do.
@@ -145,8 +149,10 @@ int cuda_fill_width(const Cuda *c, Id value); // elements that a thread may set 
 // The vector that has what is read (NONE: what the statement writes) at this point, or NULL.
 Packed *cuda_find_packed(const Cuda *c, Id read);
 struct Decls;
-// Prints loads and the loop over s.width points, or its end and the stores. outer: the variable's name outside.
-void cuda_open_packed(Cuda *c, const Nest *n, struct Decls *d);
+const Packed *cuda_packed_like(const Cuda *c, Id value, const Form *f); // the vector that has these elements, or NULL
+// Prints loads and the loop over `width` neighbouring points along the variable, or its end and the stores. Returns the
+// variable's name outside. pack: nothing else runs inside, so that vectors are loaded before.
+Str cuda_open_packed(Cuda *c, const Nest *n, struct Decls *d, uint8_t moving, int width, bool pack);
 void cuda_close_packed(Cuda *c, struct Decls *d, Str outer);
 
 // scatter.c

@@ -181,13 +181,52 @@ static void declare_cached(Cuda *c) {
 static void read_cached(Cuda *c) {
   for (uint32_t i = 0; i < c->cached.n; i++) {
     const Cached *x = &c->cached.at[i];
-    if (x->nest == c->nest)
-      cuda_line(c, "%s[%s] = %s;\n", x->name, c->own, cuda_load(c, x->value, cuda_element(c, x->value, &x->form)));
+    if (x->nest != c->nest) continue;
+    const Packed *packed = cuda_packed_like(c, x->value, &x->form);
+    Str from = packed ? str_printf("%s[%s]", packed->name, c->part) : cuda_element(c, x->value, &x->form);
+    cuda_line(c, "%s[%s] = %s;\n", x->name, c->own, cuda_load(c, x->value, from));
   }
 }
 
+// What is declared in the loops over positions. outer: in groups of neighbours, the variable's name outside of a group.
+typedef struct Spread {
+  Decls at, loops, point, own;
+  Str outer;
+} Spread;
+
+// Loops over the thread's positions of a nest, some neighbouring ones at a time.
+static void open_groups(Cuda *c, const Nest *n, Spread *p, int each) {
+  uint32_t nloop;
+  const uint8_t *loop = cuda_spread(c, c->nest, &nloop);
+  int64_t all = cuda_extents(c, loop, nloop), groups = cuda_positions(c, c->nest) / each;
+  Str at = loop_name(c, nloop == 1 ? cuda_var_name(c, loop[0]) : "at"), group = loop_name(c, "g"), own = loop_name(c, "j");
+  if (writes_own(c, n) || reads_own(c, n)) declare_cached(c);
+  cuda_line(c, "#pragma unroll\n");
+  cuda_open(c, "for (int %s = 0; %s < %lld; %s++)", group, group, (long long)groups, group);
+  cuda_begin_decls(c, &p->at, "int");
+  cuda_decl(c, &p->at, at, str_printf("(%s * %d + %s) * %d", group, c->s.threads, c->place, each));
+  if (all % (c->s.threads * each)) cuda_line(c, "if (%s >= %lld) break;\n", at, (long long)all);
+  c->var[loop[0]] = at;
+  if (nloop > 1) {
+    cuda_begin_decls(c, &p->loops, "int");
+    decode(c, &p->loops, at, loop, nloop);
+  }
+  bool alone = n->nloop == nloop || c->run[c->nest] == RUN_FOLD;
+  p->outer = cuda_open_packed(c, n, &p->point, loop[nloop - 1], each, alone);
+  cuda_begin_decls(c, &p->own, "int");
+  cuda_decl(c, &p->own, own, str_printf("%s * %d + %s", group, each, c->part));
+  c->own = own;
+  read_cached(c);
+}
+
 // A loop over the thread's positions of a nest: from `from` on where that is not NULL, then `count` of them.
-static void open_positions(Cuda *c, const Nest *n, Decls *d, Str from, int64_t count) {
+static void open_positions(Cuda *c, const Nest *n, Spread *p, Str from, int64_t count) {
+  *p = (Spread){0};
+  int each = cuda_each(c, c->nest);
+  if (each > 1) {
+    open_groups(c, n, p, each);
+    return;
+  }
   uint32_t nloop;
   const uint8_t *loop = cuda_spread(c, c->nest, &nloop);
   int64_t all = cuda_extents(c, loop, nloop);
@@ -206,22 +245,25 @@ static void open_positions(Cuda *c, const Nest *n, Decls *d, Str from, int64_t c
     cuda_open(c, "for (%s %s = %s; %s < %lld; %s += %d)", int_type(all), at, c->place, at, (long long)all, at, threads);
   }
   c->own = own;
-  cuda_begin_decls(c, d, "int");
-  if (own) cuda_decl(c, d, at, str_printf("%s * %d + %s", own, threads, c->place));
+  cuda_begin_decls(c, &p->at, "int");
+  if (own) cuda_decl(c, &p->at, at, str_printf("%s * %d + %s", own, threads, c->place));
   if (own && all % threads) cuda_line(c, "if (%s >= %lld) break;\n", at, (long long)all);
   if (nloop == 1) {
     c->var[loop[0]] = at;
   } else {
-    d[1] = (Decls){0};
-    cuda_begin_decls(c, &d[1], "int");
-    decode(c, &d[1], at, loop, nloop);
+    cuda_begin_decls(c, &p->loops, "int");
+    decode(c, &p->loops, at, loop, nloop);
   }
   if (own) read_cached(c);
 }
 
-static void close_positions(Cuda *c, Decls *d) {
-  if (d[1].outer) cuda_end_decls(c, &d[1], c->indent);
-  cuda_end_decls(c, &d[0], c->indent);
+static void close_positions(Cuda *c, Spread *p) {
+  if (p->outer) {
+    cuda_end_decls(c, &p->own, c->indent);
+    cuda_close_packed(c, &p->point, p->outer);
+  }
+  if (p->loops.outer) cuda_end_decls(c, &p->loops, c->indent);
+  cuda_end_decls(c, &p->at, c->indent);
   cuda_close(c);
 }
 
@@ -314,8 +356,7 @@ static void pointwise(Cuda *c, const Nest *n) {
   Run run = c->run[c->nest];
   if (c->s.width > 1) {
     Decls d = {0};
-    Str outer = c->var[c->l->ngrid - 1];
-    cuda_open_packed(c, n, &d);
+    Str outer = cuda_open_packed(c, n, &d, (uint8_t)(c->l->ngrid - 1), c->s.width, true);
     points(c, n, NULL, true);
     cuda_close_packed(c, &d, outer);
     return;
@@ -327,11 +368,11 @@ static void pointwise(Cuda *c, const Nest *n) {
   bool alone = run == RUN_FIRST && c->first;
   if (alone) cuda_open(c, "if (%s)", c->first);
   if (run == RUN_SPREAD) {
-    Decls d[2] = {{0}, {0}};
+    Spread p;
     declare_own(c, n);
-    open_positions(c, n, d, NULL, 0);
+    open_positions(c, n, &p, NULL, 0);
     points(c, n, NULL, false);
-    close_positions(c, d);
+    close_positions(c, &p);
   } else {
     uint32_t opened = open_loops(c, n->loop, n->nloop);
     points(c, n, NULL, false);
@@ -462,11 +503,11 @@ static void fold_loops(Cuda *c, const Nest *n, uint32_t at, Fold *x, uint32_t co
 // The thread's share of the bound points.
 static void fold_share(Cuda *c, const Nest *n, Fold *x, uint32_t count, Str *acc) {
   int64_t chain = c->m->limits.chain;
-  Decls d[2] = {{0}, {0}};
+  Spread p;
   if (!has_sums(c, x, count) || cuda_positions(c, c->nest) <= chain || reads_own(c, n)) {
-    open_positions(c, n, d, NULL, 0);
+    open_positions(c, n, &p, NULL, 0);
     fold_points(c, x, count, acc);
-    close_positions(c, d);
+    close_positions(c, &p);
     return;
   }
   uint32_t nloop;
@@ -475,9 +516,9 @@ static void fold_share(Cuda *c, const Nest *n, Fold *x, uint32_t count, Str *acc
   Str part[MAX_ZIPPED], from = loop_name(c, "from");
   cuda_open(c, "for (int %s = 0; %s < %lld; %s += %lld)", from, from, (long long)all, from, (long long)chain * c->s.threads);
   begin_parts(c, x, count, part);
-  open_positions(c, n, d, from, chain);
+  open_positions(c, n, &p, from, chain);
   fold_points(c, x, count, part);
-  close_positions(c, d);
+  close_positions(c, &p);
   end_parts(c, x, count, acc, part);
   cuda_close(c);
 }
@@ -541,8 +582,8 @@ static void reduction(Cuda *c, const Nest *n) {
   Run run = c->run[c->nest];
   bool alone = run == RUN_FIRST && c->first;
   if (alone) cuda_open(c, "if (%s)", c->first);
-  Decls d[2] = {{0}, {0}};
-  if (run == RUN_SPREAD) open_positions(c, n, d, NULL, 0);
+  Spread p;
+  if (run == RUN_SPREAD) open_positions(c, n, &p, NULL, 0);
   else opened = open_loops(c, n->loop, n->nfree);
   for (uint32_t i = 0; i < count; i++) x[i] = (Fold){.ns = &n->stmt.at[i]};
   Str cond = conditions(c, x, count);
@@ -565,7 +606,7 @@ static void reduction(Cuda *c, const Nest *n) {
   else fold_loops(c, n, n->nfree, x, count, acc);
   if (cond) cuda_close(c);
   for (uint32_t i = 0; i < count; i++) finish(c, &x[i]);
-  if (run == RUN_SPREAD) close_positions(c, d);
+  if (run == RUN_SPREAD) close_positions(c, &p);
   close_loops(c, opened);
   if (alone) cuda_close(c);
 }

@@ -41,10 +41,28 @@ const uint8_t *cuda_spread(const Cuda *c, uint32_t nest, uint32_t *n) {
   return x->loop + x->nfree;
 }
 
+static int64_t rounds(const Cuda *c, int64_t all, int each) {
+  int64_t round = (int64_t)c->s.threads * each;
+  return (all + round - 1) / round;
+}
+
+// Where every thread has some and none has more than stay in registers.
+int cuda_each(const Cuda *c, uint32_t nest) {
+  uint32_t n;
+  const uint8_t *loop = cuda_spread(c, nest, &n);
+  if (!n || (c->s.team != TEAM_WARP && c->s.team != TEAM_BLOCK)) return 1;
+  int64_t all = cuda_extents(c, loop, n), last = c->l->var.at[loop[n - 1]].extent;
+  int64_t most = c->m->limits.chain < MOST_OWN ? c->m->limits.chain : MOST_OWN;
+  for (int each = 8; each > 1; each /= 2)
+    if (last % each == 0 && all / each >= c->s.threads && rounds(c, all, each) * each <= most) return each;
+  return 1;
+}
+
 int64_t cuda_positions(const Cuda *c, uint32_t nest) {
   uint32_t n;
   const uint8_t *loop = cuda_spread(c, nest, &n);
-  return (cuda_extents(c, loop, n) + c->s.threads - 1) / c->s.threads;
+  int each = cuda_each(c, nest);
+  return rounds(c, cuda_extents(c, loop, n), each) * each;
 }
 
 bool cuda_same_place(const Cuda *c, uint32_t nest_a, const Form *a, uint32_t nest_b, const Form *b) {

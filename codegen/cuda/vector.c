@@ -45,13 +45,11 @@ static int64_t alignment(const Cuda *c, Id buffer) {
 
 // ---- what a thread can move at once
 
-static uint8_t neighbours(const Cuda *c) { return (uint8_t)(c->l->ngrid - 1); } // the variable of neighbouring points
-
 // Indices of the statement that the variable of neighbouring points stands for.
 static uint32_t moving(const Cuda *c) {
   uint32_t set = 0;
   for (uint32_t i = 0; i < c->st->nindex; i++)
-    if (c->ns->var[i] == neighbours(c)) set |= 1u << i;
+    if (c->ns->var[i] == c->moving) set |= 1u << i;
   return set;
 }
 
@@ -59,9 +57,9 @@ static uint32_t moving(const Cuda *c) {
 static bool is_packed(const Cuda *c, Id value, const Form *f, int width) {
   Id b = c->fp->layout[value].buffer;
   int64_t bytes = width * dtype_size(c->f->value.at[value].type);
-  if (c->fp->layout[value].internal || f->coef[neighbours(c)] != 1 || f->base % width) return false;
+  if (c->fp->layout[value].internal || c->row[b] || f->coef[c->moving] != 1 || f->base % width) return false;
   for (uint32_t v = 0; v < c->l->var.n; v++)
-    if (v != neighbours(c) && f->coef[v] % width) return false;
+    if (v != c->moving && f->coef[v] % width) return false;
   for (uint32_t i = 0; i < f->rest.nrest; i++)
     if (f->rest.rest[i].coef % width) return false;
   if (affine_rest_indices(c->m, &f->rest) & moving(c)) return false;
@@ -82,6 +80,14 @@ Packed *cuda_find_packed(const Cuda *c, Id read) {
     if (x->value != value || x->written != lhs) continue;
     if (x->read == read && x->ns == c->ns) return x;
     if (same_form(c, &x->form, &f)) return x;
+  }
+  return NULL;
+}
+
+const Packed *cuda_packed_like(const Cuda *c, Id value, const Form *f) {
+  for (uint32_t i = 0; c->part && i < c->packed.n; i++) {
+    const Packed *x = &c->packed.at[i];
+    if (x->value == value && !x->written && same_form(c, &x->form, f)) return x;
   }
   return NULL;
 }
@@ -114,7 +120,8 @@ typedef struct When {
 static void pack(Cuda *c, Id read, int width, const When *when) {
   Id v = (Id)ex(c->m, read)->integer;
   Form f = cuda_form_read(c, c->ns, read);
-  if (c->writer[v] || !is_packed(c, v, &f, width) || (when->some && !cuda_is_inside(c, c->st, read))) return;
+  const Cached *cached = cuda_find_cached(c, c->nest, c->ns, read);
+  if (c->writer[v] || !is_packed(c, v, &f, width) || (cached && cached->nest < c->nest) || (when->some && !cuda_is_inside(c, c->st, read))) return;
   Packed *had = cuda_find_packed(c, read), x = {.value = v, .read = read, .ns = c->ns, .st = c->st, .form = f, .nwhen = when->n};
   memcpy(x.cond, when->cond, sizeof x.cond);
   memcpy(x.is, when->is, sizeof x.is);
@@ -143,17 +150,21 @@ static void pack_reads(Cuda *c, Id id, int width, const When *when) {
 }
 
 // Fills `packed` for this width; false where something that is written is not side by side.
-static bool pack_nest(Cuda *c, const Nest *n, int width) {
+static bool pack_nest(Cuda *c, const Nest *n, uint8_t moving, int width) {
   c->packed.n = 0;
+  c->moving = moving;
   c->part = "";
   bool good = true;
-  for (uint32_t i = 0; i < n->stmt.n && good; i++) {
+  for (uint32_t i = 0; i < n->stmt.n; i++) {
     c->ns = &n->stmt.at[i];
     c->st = &c->f->stmt.at[c->ns->stmt];
     pack_reads(c, c->st->body, width, &(When){.n = 0});
-    if (c->fp->layout[c->st->lhs].internal) continue;
     Form f = cuda_form_lhs(c, c->ns);
-    good = is_packed(c, c->st->lhs, &f, width);
+    if (c->st->red != RED_NONE || c->fp->layout[c->st->lhs].internal) continue;
+    if (!is_packed(c, c->st->lhs, &f, width)) {
+      good = false;
+      continue;
+    }
     Packed *had = cuda_find_packed(c, NONE);
     Packed x = {.value = c->st->lhs, .read = NONE, .written = true, .ns = c->ns, .st = c->st, .form = f};
     x.loaded = c->st->acc && !c->ns->init && !had;
@@ -164,7 +175,8 @@ static bool pack_nest(Cuda *c, const Nest *n, int width) {
     if (c->packed.at[i].value != NONE) c->packed.at[kept++] = c->packed.at[i];
   c->packed.n = kept;
   c->part = NULL;
-  return good && kept && kept * (uint32_t)width <= MOST_ELEMENTS;
+  if (kept * (uint32_t)width > MOST_ELEMENTS) c->packed.n = 0;
+  return good && c->packed.n;
 }
 
 // An element of the least type that the kernel stores or reads decides: 8 of bf16 are 16 bytes.
@@ -182,9 +194,10 @@ int cuda_width(Cuda *c) {
   const Nest *n = &c->l->nest.at[0];
   bool elementwise = c->s.team == TEAM_THREAD && c->l->ngrid && c->l->nest.n == 1 && !n->nloop;
   if (!elementwise || c->f->stmt.at[n->stmt.at[0].stmt].red != RED_NONE) return 1; // a sum of one term has no loop either
-  int64_t extent = c->l->var.at[neighbours(c)].extent;
+  uint8_t last = (uint8_t)(c->l->ngrid - 1);
+  int64_t extent = c->l->var.at[last].extent;
   for (int width = width_of_types(c); width > 1; width /= 2)
-    if (extent % width == 0 && c->s.points / width >= WARP && pack_nest(c, n, width)) return width;
+    if (extent % width == 0 && c->s.points / width >= WARP && pack_nest(c, n, last, width)) return width;
   return 1;
 }
 
@@ -197,7 +210,7 @@ int cuda_fill_width(const Cuda *c, Id value) {
 // ---- printing
 
 static Str vector_type(const Cuda *c, const Packed *x) {
-  return str_printf("DtVec<%s, %d>", cuda_type(c, c->f->value.at[x->value].type), c->s.width);
+  return str_printf("DtVec<%s, %d>", cuda_type(c, c->f->value.at[x->value].type), c->width);
 }
 
 static Str when_of(Cuda *c, const Packed *x) {
@@ -214,8 +227,8 @@ static Str when_of(Cuda *c, const Packed *x) {
 static void load(Cuda *c, Packed *x) {
   c->ns = x->ns;
   c->st = x->st;
-  Str type = vector_type(c, x), from = str_printf("dt_load<%d>(&%s)", c->s.width, cuda_element(c, x->value, &x->form));
-  x->name = cuda_name(c, str_printf("%s_%d", c->f->value.at[x->value].name, c->s.width));
+  Str type = vector_type(c, x), from = str_printf("dt_load<%d>(&%s)", c->width, cuda_element(c, x->value, &x->form));
+  x->name = cuda_name(c, str_printf("%s_%d", c->f->value.at[x->value].name, c->width));
   if (x->written) cuda_line(c, x->loaded ? "%s %s = %s;\n" : "%s %s;\n", type, x->name, from);
   else if (!x->nwhen) cuda_line(c, "const %s %s = %s;\n", type, x->name, from);
   else {
@@ -224,25 +237,27 @@ static void load(Cuda *c, Packed *x) {
   }
 }
 
-void cuda_open_packed(Cuda *c, const Nest *n, Decls *d) {
-  pack_nest(c, n, c->s.width);
+Str cuda_open_packed(Cuda *c, const Nest *n, Decls *d, uint8_t moving, int width, bool pack) {
+  pack_nest(c, n, moving, width);
+  if (!pack) c->packed.n = 0;
+  c->width = width;
   c->shared.n = 0;
   for (uint32_t i = 0; i < c->packed.n; i++) load(c, &c->packed.at[i]);
-  Str part = cuda_name(c, "k"), *var = &c->var[neighbours(c)];
+  Str part = cuda_name(c, "k"), outer = c->var[moving];
   cuda_line(c, "#pragma unroll\n");
-  cuda_open(c, "for (int %s = 0; %s < %d; %s++)", part, part, c->s.width, part);
+  cuda_open(c, "for (int %s = 0; %s < %d; %s++)", part, part, width, part);
   c->part = part;
   cuda_begin_decls(c, d, "int");
-  Str name = cuda_name(c, str_printf("%s_%s", *var, part));
-  cuda_decl(c, d, name, str_printf("%s + %s", *var, part));
-  *var = name;
+  c->var[moving] = cuda_name(c, str_printf("%s_%s", outer, part));
+  cuda_decl(c, d, c->var[moving], str_printf("%s + %s", outer, part));
+  return outer;
 }
 
 void cuda_close_packed(Cuda *c, Decls *d, Str outer) {
   cuda_end_decls(c, d, c->indent);
   cuda_close(c);
   c->part = NULL;
-  c->var[neighbours(c)] = outer;
+  c->var[c->moving] = outer;
   for (uint32_t i = 0; i < c->packed.n; i++) {
     const Packed *x = &c->packed.at[i];
     if (!x->written) continue;
@@ -250,4 +265,5 @@ void cuda_close_packed(Cuda *c, Decls *d, Str outer) {
     c->st = x->st;
     cuda_line(c, "dt_store(&%s, %s);\n", cuda_element(c, x->value, &x->form), x->name);
   }
+  c->packed.n = 0;
 }
