@@ -7,7 +7,7 @@ library=$(cc -print-file-name=libasan.so)
 export DT_SANITIZE=1 ASAN_OPTIONS=detect_leaks=0
 ldd "$BUILD/tests/cuda_programs_test" | grep -q libasan || export LD_PRELOAD=$library
 
-for program in columns classifier-in-place rows-in-blocks-and-warps; do
+for program in columns classifier-in-place rows-in-blocks-and-warps neighbours rows-that-others-name; do
   "$BUILD/tests/cuda_programs_test" "$SRC/tests/cuda/programs/$program.ir" >out.txt 2>&1 || { cat out.txt; fail "$program"; }
 done
 DT_OFF_BY_ONE=1 "$BUILD/tests/cuda_programs_test" "$SRC/tests/cuda/programs/columns.ir" >out.txt 2>&1 && fail "off by one, but no report"
