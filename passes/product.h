@@ -1,5 +1,5 @@
-// What a matrix product is, for all that ask: pass shard, which cuts products first; normalise, which
-// brings sums into their form; codegen/lower, which hands them to a library.
+// What a matrix product is, for all that ask: pass precision, whose products take 16-bit operands; pass shard, which cuts
+// products first; normalise, which brings sums into their form; codegen/lower, which hands them to a library.
 #ifndef DTC_PASSES_PRODUCT_H
 #define DTC_PASSES_PRODUCT_H
 
@@ -19,8 +19,18 @@ ProductSets product_sets(uint32_t a, uint32_t b, uint32_t summed);
 // few elements that the other lacks, or it is a matrix-vector product in disguise, bound by memory.
 bool product_is_large(const Limits *least, double rows, double columns, double terms, double work);
 
-// Whether the statement, of any size, is a sum of a product of two reads that each have an index that
-// the other lacks. A microbatch of one sample counts as many: its index is the first of a result.
-bool stmt_is_product(const Module *m, const Fn *f, const Stmt *s);
+// A term of a sum: its factors.
+typedef struct ProductTerm {
+  Id factor[16];
+  uint32_t n;
+} ProductTerm;
+// Visits (unless that is NULL) the terms of a sum or mean in which two factors each have an index that the other lacks,
+// one of the set `counted`, and share a summed one. Whether there are any.
+typedef void ProductVisit(const Module *m, const ProductTerm *t, void *ctx);
+bool product_terms(const Module *m, const Stmt *s, uint32_t counted, ProductVisit *visit, void *ctx);
+
+// Whether the statement, of any size, has such a term by indices that count. Of extents over 1; and a microbatch of one
+// sample counts as many: its index is the first of a result.
+bool stmt_is_product(const Module *m, const Stmt *s);
 
 #endif

@@ -81,7 +81,7 @@ static bool *counted_values(const Module *m, const Fn *f, bool *const *callee) {
   Lookup w = {NEWN(m->arena, bool, f->value.n + 1), false};
   for (uint32_t i = 0; i < f->stmt.n; i++) {
     const Stmt *s = &f->stmt.at[i];
-    w.product = stmt_is_product(m, f, s);
+    w.product = stmt_is_product(m, s);
     if (s->kind == ST_COMP) ex_reads(m, s->body, mark_read, &w);
     for (uint32_t k = 0; s->call && k < s->call->narg; k++) {
       Id formal = m->fn.at[s->call->fn].arg.at[k], value = s->call->arg[k].value;

@@ -81,7 +81,7 @@ Cost comp_cost(const Sharder *z, const Level *l, const Item *it, const Choice *c
   const Fn *f;
   const Stmt *s = stmt_of(z, l, it, &f);
   Cost cost = {0};
-  if (stmt_is_product(z->m, f, s)) cost.at[COST_FLOPS] = stmt_points(z, s, c->assign);
+  if (stmt_is_product(z->m, s)) cost.at[COST_FLOPS] = stmt_points(z, s, c->assign);
   add_traffic(z, l, c, &cost);
   return cost;
 }

@@ -78,7 +78,7 @@ static void set_axis(Sharder *z, uint32_t a) {
 
 static double comp_points(const Axes *x, const Item *it, const Fn *f) {
   const Stmt *s = &f->stmt.at[it->stmt];
-  if (!stmt_is_product(x->z->m, f, s)) return 0;
+  if (!stmt_is_product(x->z->m, s)) return 0;
   double all = (double)stmt_points(x->z, s, (Assign){0}), n = all;
   for (uint32_t k = 0; k < x->n; k++) {
     set_axis(x->z, x->at[k]);

@@ -37,7 +37,7 @@ double mesh_now(void) {
 static bool has_product(const Module *m) {
   for (uint32_t f = 0; f < m->fn.n; f++)
     for (uint32_t i = 0; i < m->fn.at[f].stmt.n; i++)
-      if (stmt_is_product(m, &m->fn.at[f], &m->fn.at[f].stmt.at[i])) return true;
+      if (stmt_is_product(m, &m->fn.at[f].stmt.at[i])) return true;
   return false;
 }
 
