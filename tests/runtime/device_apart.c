@@ -4,18 +4,6 @@
 #include "support/check.h"
 #include "support/fake.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-static bool same_files(const char *a, const char *b) {
-  size_t n, m;
-  char *x = read_whole(a, &n), *y = read_whole(b, &m);
-  bool same = x && y && n == m && memcmp(x, y, n) == 0;
-  free(x);
-  free(y);
-  return same;
-}
-
 static void check_model(const char *model) {
   apart_use(false);
   CHECK(run(model, "--export", "cpu.st", "--export-gradient", "cpu.grad", NULL) == 0);

@@ -222,13 +222,10 @@ static int init(void *argument) {
   return status;
 }
 
-static bool same_files(const char *a, const char *b) {
-  size_t n, m;
-  char *x = read_whole(a, &n), *y = read_whole(b, &m);
-  bool same = x && y && n == m && n > 100 && memcmp(x, y, n) == 0;
-  free(x);
-  free(y);
-  return same;
+static size_t read_size(const char *path) {
+  size_t n = 0;
+  free(read_whole(path, &n));
+  return n;
 }
 
 static void in_all(Body *body) {
@@ -248,7 +245,7 @@ int main(void) {
     for (int i = 1; i < CASES; i++) {
       char name[64];
       snprintf(name, sizeof name, "w%d.safetensors", i);
-      CHECK(same_files(name, "w0.safetensors"));
+      CHECK(same_files(name, "w0.safetensors") && read_size(name) > 100);
       snprintf(name, sizeof name, "i%d.safetensors", i);
       CHECK(same_files(name, "i0.safetensors"));
     }

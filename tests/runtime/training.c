@@ -10,15 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool same_files(const char *a, const char *b) {
-  size_t n, m;
-  char *x = read_whole(a, &n), *y = read_whole(b, &m);
-  bool same = x && y && n == m && memcmp(x, y, n) == 0;
-  free(x);
-  free(y);
-  return same;
-}
-
 // The number `key` of the record of `step` that has it, in the last run; NAN where there is none.
 static double logged(const char *path, int64_t step, const char *key) {
   size_t n;

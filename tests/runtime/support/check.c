@@ -67,6 +67,15 @@ void *read_whole(const char *path, size_t *n) {
   return bytes;
 }
 
+bool same_files(const char *a, const char *b) {
+  size_t n, m;
+  char *x = read_whole(a, &n), *y = read_whole(b, &m);
+  bool same = x && y && n == m && memcmp(x, y, n) == 0;
+  free(x);
+  free(y);
+  return same;
+}
+
 void write_npy(const char *path, const char *descr, const char *shape, const void *bytes,
                size_t n) {
   char head[256];

@@ -16,6 +16,7 @@ int check_done(void); // exit status; removes the folder
 const char *check_folder(void); // an empty folder, made at the first call and entered
 void write_file(const char *path, const void *bytes, size_t n);
 void *read_whole(const char *path, size_t *n); // NULL where there is none; free it
+bool same_files(const char *a, const char *b); // both are there, with the same bytes
 // The .npy file of an array whose header has these texts: "<f4", "(3, 2)".
 void write_npy(const char *path, const char *descr, const char *shape, const void *bytes, size_t n);
 
