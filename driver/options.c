@@ -348,18 +348,9 @@ static int only_once(bool *given, int key) {
   return again ? usage("option --%s is given twice", rows[i].name) : 0;
 }
 
-static int set(Options *o, Arena *a, int key, const char *v) {
-  if (v && !*v && key != OPT_RUN) return usage("option %s needs a value", spelt(key));
+// How the program is cut over ranks, and how these exchange.
+static int set_parallel(Options *o, int key, const char *v) {
   switch (key) {
-  case 'o': o->output = v; return 0;
-  case 'D':
-    if (!strchr(v, '=') || *v == '=') return usage("-D %s: expected NAME=VALUE", v);
-    PUSH(a, o->define, v);
-    return 0;
-  case 'I': PUSH(a, o->include, v); return 0;
-  case OPT_TARGET: return set_target(o, v);
-  case OPT_EMULATE: o->emulate = true; return 0;
-  case OPT_ARCH: o->arch = v; return 0;
   case OPT_TP: return degree("tp", v, &o->tp);
   case OPT_PP:
     if (positive(v, &o->pp) && o->pp <= 64) return 0;
@@ -387,6 +378,26 @@ static int set(Options *o, Arena *a, int key, const char *v) {
   case OPT_IN_FLIGHT:
     if (positive(v, &o->in_flight) && o->in_flight <= 2) return 0;
     return usage("--in-flight %s: expected 1 or 2", v);
+  case OPT_REDUCE_DTYPE:
+    o->reduce = v;
+    if (!strcmp(v, "fp32") || !strcmp(v, "bf16")) return 0;
+    return usage("--reduce-dtype %s: expected fp32 or bf16", v);
+  }
+  return usage("internal: option %d", key);
+}
+
+static int set(Options *o, Arena *a, int key, const char *v) {
+  if (v && !*v && key != OPT_RUN) return usage("option %s needs a value", spelt(key));
+  switch (key) {
+  case 'o': o->output = v; return 0;
+  case 'D':
+    if (!strchr(v, '=') || *v == '=') return usage("-D %s: expected NAME=VALUE", v);
+    PUSH(a, o->define, v);
+    return 0;
+  case 'I': PUSH(a, o->include, v); return 0;
+  case OPT_TARGET: return set_target(o, v);
+  case OPT_EMULATE: o->emulate = true; return 0;
+  case OPT_ARCH: o->arch = v; return 0;
   case OPT_CHECKPOINT: return one_only("checkpoint", v, "none");
   case OPT_PRECISION:
     o->precision = v;
@@ -419,10 +430,6 @@ static int set(Options *o, Arena *a, int key, const char *v) {
   case OPT_MEMORY:
     return bytes(v, &o->memory) ? 0 : usage("--memory %s: expected bytes, 1 or more, like 80G", v);
   case OPT_DETERMINISTIC: o->deterministic = true; return 0;
-  case OPT_REDUCE_DTYPE:
-    o->reduce = v;
-    if (!strcmp(v, "fp32") || !strcmp(v, "bf16")) return 0;
-    return usage("--reduce-dtype %s: expected fp32 or bf16", v);
   case OPT_BUNDLE:
     return usage("--bundle %s: a bundle holds CUDA libraries, and a program for the CPU needs "
                  "none: use -o FILE", v);
@@ -431,7 +438,7 @@ static int set(Options *o, Arena *a, int key, const char *v) {
   case 'v': o->version = true; return 0;
   case OPT_HELP: o->help = true; return 0;
   }
-  return usage("internal: option %d", key);
+  return set_parallel(o, key, v);
 }
 
 static int unknown(const char *text) {
