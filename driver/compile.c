@@ -27,7 +27,7 @@ typedef struct Job {
   Limits limits;
 } Job;
 
-// What the module is compiled for, and within which limits.
+// Sets the module's target, and its limits.
 static void aim(const Job *j, Module *m) {
   target_use(m, j->o->target);
   m->limits = j->limits;
@@ -444,7 +444,9 @@ static int verify(Job *j) {
   if (status) return status;
   v.source = source_of(j, &v.whole);
   if (!v.source) return EXIT_MODEL;
-  if (is_half(j->m->store) && !(v.rounded = whole_batch(j, "precision"))) return EXIT_MODEL;
+  if (check_reduce(j)) return EXIT_USAGE;
+  v.reduces_bf16 = zero_options(j->o).bf16;
+  if ((is_half(j->m->store) || v.reduces_bf16) && !(v.rounded = whole_batch(j, "precision"))) return EXIT_MODEL;
   if (!verify_possible(v.source->loss, v.source->step, j->m, data_degree(j->o), j->o->input)) return EXIT_MODEL;
   v.folder = mkdtemp(folder);
   if (!v.folder) {

@@ -312,8 +312,6 @@ static int combine(Options *o) {
     return usage("--cp-attention %s is for --cp 2 or more", o->ring ? "ring" : "alltoall");
   if (o->reduce && o->interpret)
     return usage("--reduce-dtype is for a program: --interpret computes in double precision");
-  if (o->reduce && !strcmp(o->reduce, "bf16") && o->verify_run)
-    return usage("--reduce-dtype bf16 rounds gradients more than --verify-run allows");
   if (o->sequence && o->tp < 2) return usage("--sequence-parallel is for --tp 2 or more");
   if (o->dp && !o->report && !o->interpret && !o->verify_run && !o->memory && o->emit != EMIT_SCHEDULE)
     return usage("--dp is for --report, --memory, --emit schedule, --interpret and --verify-run: a "

@@ -323,7 +323,7 @@ int verify_run(VerifyRun *v, FILE *out) {
   if (!status) status = move_weights(v);
   if (!status) status = run_step(v);
   if (status) return status;
-  v->source->measure = !v->rounded;
+  v->source->measure = !v->rounded || !is_half(v->rounded->store);
   v->source->unit = strcmp(v->precision, "fp64") ? 0x1p-24 : 0x1p-53;
   status = interpret_step(v, false);
   if (!status && !outcome_open(v, "log.jsonl", "gradient.safetensors", &got)) status = EXIT_MODEL;

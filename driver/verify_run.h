@@ -10,7 +10,8 @@
 typedef struct VerifyRun {
   Module *whole; // the model with one microbatch, after pass `optimizer`: what the runtime needs to
                  // know
-  Module *rounded;       // in bf16 and fp16: the same after pass `precision`; else NULL
+  Module *rounded; // the same after pass `precision`, where 16 bits hold values or gradients on their way; else NULL
+  bool reduces_bf16; // --reduce-dtype bf16
   Source *source;
   Str program, folder; // the compiled program; a folder for files of the run
   Str data;            // --data, or NULL
@@ -44,8 +45,8 @@ typedef struct StepOutcome {
   DtWeights gradient;
   double loss, norm;
 } StepOutcome;
-// Compares a program of 16 bits, and the interpreter that rounds as its IR says (own), with float64. Returns as
-// verify_run does.
+// Compares a program that rounds to 16 bits, and the interpreter that rounds as its IR says (own), with float64. Returns
+// as verify_run does.
 int verify_half(const VerifyRun *v, const StepOutcome *got, const StepOutcome *own, FILE *out);
 
 #endif

@@ -20,6 +20,13 @@ assert len(rows) > 8, rows
 for name, n, largest, relative, own, part in rows:
     assert 2**-14 < float(relative) < 2**-8 and 0.5 < float(relative) / float(own) < 2, (name, relative, own)
 PY
+# Gradients that ranks reduce in bf16 have its roundings, in any precision.
+for precision in fp32 bf16 fp16; do
+  verify "$E/gpt2.dt" "${SMALL_GPT2[@]}" --dp 2 --zero 3 --precision $precision --reduce-dtype bf16 ||
+    fail "$(cat out.txt err.txt)"
+done
+expect 2 "$DTC" "$E/gpt2.dt" "${SMALL_GPT2[@]}" --precision fp64 --reduce-dtype bf16 --verify-run
+says "a program of fp64 sums gradients in fp64" err.txt
 text 4000 >text.txt
 verify "$E/chargpt.dt" "${SMALL_CHARGPT[@]}" --pp 2 --data text.txt || fail "$(cat out.txt err.txt)"
 [ ! -s err.txt ] || fail "$(cat err.txt)"
@@ -35,6 +42,12 @@ make -s -C src DTC="$BUILD" >/dev/null
 expect 1 "$DTC" "$E/mlp.dt" "${small[@]}" --verify-run=src/train
 says "^WRONG: the largest error is .* times the error allowed in fp32" out.txt
 says "WRONG$" out.txt
+"$DTC" "$E/mlp.dt" "${small[@]}" --reduce-dtype bf16 --save-temps reduced -o altered
+expect 0 "$DTC" "$E/mlp.dt" "${small[@]}" --dp 2 --reduce-dtype bf16 --verify-run=altered
+sed -i 's/= fsub /= fadd /' reduced/kernels.ll
+make -s -C reduced DTC="$BUILD" >/dev/null
+expect 1 "$DTC" "$E/mlp.dt" "${small[@]}" --dp 2 --reduce-dtype bf16 --verify-run=reduced/train
+says "^WRONG: the largest error is .* times the error allowed in fp32" out.txt
 
 # So they are in fp16; and where gradients are too large for it at first, there is nothing to compare.
 "$DTC" "$E/mlp.dt" "${small[@]}" --precision fp16 --save-temps half -o altered

@@ -81,8 +81,6 @@ expect 2 "$DTC" x.dt --reduce-dtype fp16
 says "reduce-dtype fp16: expected fp32 or bf16" err.txt
 expect 2 "$DTC" x.dt --reduce-dtype bf16 --interpret
 says "interpret computes in double precision" err.txt
-expect 2 "$DTC" x.dt --reduce-dtype bf16 --verify-run
-says "more than --verify-run allows" err.txt
 expect 2 "$DTC" "$SRC/examples/mlp.dt" --precision fp64 --reduce-dtype bf16 -o train
 says "a program of fp64 sums gradients in fp64" err.txt
 expect 2 "$DTC" x.dt --bundle folder
