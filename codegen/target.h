@@ -91,8 +91,8 @@ typedef struct Target {
   // All kernels of loops: as one of `forms`, or (NULL) as `build` takes them. False with a message in err.
   bool (*kernels)(const Plan *p, const KernelOptions *o, Str form, Buf *out, Buf *err);
   const char *include; // the header of the runtime whose functions `launch` calls
-  // What emitted C says of a kernel that is no call or collective before the function that launches it: its declaration,
-  // or the shape that its launch needs.
+  // Prints, above the function that launches it, the declaration of a kernel (no call, no collective) or the shape that
+  // its launch needs.
   void (*declare)(struct Host *h, Id fn, const Kernel *k);
   // The launch of such a kernel, in the emitted function.
   void (*launch)(struct HostFn *x, uint32_t kernel);

@@ -60,7 +60,7 @@ const DtGroup *dt_group(unsigned mask);
 const DtGroup *dt_group_within(const DtGroup *g, int part);
 const DtGroup *dt_group_across(const DtGroup *g, int part);
 
-// What an operation is for, told in messages and the profile. Strings live as long as the program.
+// The purpose of an operation, for messages and the profile. Strings live as long as the program.
 // All members of an operation, sender and receiver too, give the same `what` and `layer` for the same
 // microbatch: this is checked, and ends the process with 70.
 typedef struct DtNote {
@@ -119,18 +119,18 @@ int dt_comm_start(const DtProgram *p, int ranks, double timeout, DtError *e);
 void dt_comm_decline(void);
 // Whether all ranks run the same build with the same layout, options and data: 76 names the first
 // that differs and in what. `text` is a line for each thing compared, "what: value"; what follows a
-// tab in a line is told, and not compared.
+// tab in a line is reported, and not compared.
 int dt_comm_handshake(const char *text, DtError *e);
-// Step `step` begins: told in messages, and the time that steps take says how long a peer may be
+// Step `step` begins: messages name it, and the time that steps take says how long a peer may be
 // silent where --timeout does not. The first step may take longer than the others.
 void dt_comm_step(int64_t step);
 // The steps are at files from here on, or no longer: that takes as long as disks take, and peers that
 // wait do so for as long as this rank shows that it lives.
 void dt_comm_files(bool on);
-// What is posted from here on is told as of this microbatch of the step, by the rank's own number;
+// Operations posted from here on are reported as of this microbatch of the step, by the rank's own number;
 // -1: of none.
 void dt_comm_micro(int64_t micro);
-// Both of what is posted from here on: which microbatch and layer it is told as of. Where two
+// The microbatch and layer that operations posted from here on are reported as of. Where two
 // microbatches take turns, each takes up its own.
 typedef struct DtPlace {
   int64_t micro, layer; // -1: none

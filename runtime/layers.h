@@ -16,8 +16,8 @@ void dt_outside_grads(const struct DtCall *call);
 void *dt_layer_grads(const struct DtCall *call, int stack, int64_t layer);
 void dt_layer_reduce(const struct DtCall *call, int stack, int64_t layer);
 
-// Layer `layer` of a stack of `count` runs until dt_layer_leave: what ranks exchange there is told as
-// that layer's. Stacks nest; what is returned is for dt_layer_leave.
+// Layer `layer` of a stack of `count` runs until dt_layer_leave: messages and the profile report
+// that layer for the operations in between. Stacks nest; dt_layer_leave takes the returned number.
 int64_t dt_layer_enter(int64_t layer, int64_t count);
 void dt_layer_leave(int64_t outside);
 

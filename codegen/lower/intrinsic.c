@@ -30,7 +30,7 @@ static bool is_fresh(const Fn *f, const Stmt *call, Id v) {
 }
 
 // An implementation of the backward stores where the definition adds, so nothing may have been added there before, and
-// each gradient has a value of its own.
+// no two gradients share a value.
 static bool may_store(const Fn *f, const Stmt *call, const Id *value) {
   for (int i = OPD_DQ; i < NOPERAND; i++) {
     if (value[i] == NONE) continue;
