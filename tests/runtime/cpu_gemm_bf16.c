@@ -169,7 +169,8 @@ static void check_way(const Case *x, const Way *w, const char *name) {
   free(first);
 }
 
-// With each type of result, by each way; `form`: 0 plain, 1 a bias of float, 2 a bias of bf16, 3 added to C, 4 to half of C.
+// With each type of result, by each way; `form`: 0 plain, 1 a bias of float, 2 a bias of bf16, 3 added to C, 4 added
+// to half of C.
 static void check(const DtGemm *shape, int form, const char *name) {
   for (int wide = 0; wide < 2; wide++) {
     Case x = {.g = *shape, .beta = form == 3 ? 1 : form == 4 ? 0.5 : 0, .has_bias = form == 1 || form == 2};

@@ -1,5 +1,6 @@
 // Inside of matrix products: how a call is cut into tasks, and what computes one. gemm.c has our
-// own kernels; gemm_f32.c chooses between them and the matrix library.
+// own kernels; gemm_f32.c chooses between them and the matrix library, gemm_half.c how
+// 16-bit operands are multiplied.
 #ifndef DTC_RUNTIME_CPU_GEMM_JOB_H
 #define DTC_RUNTIME_CPU_GEMM_JOB_H
 
