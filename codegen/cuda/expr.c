@@ -232,10 +232,10 @@ static Str read(Cuda *c, Id id) {
   if (c->now[v]) return c->now[v];
   if (cuda_is_kept(c, c->nest, c->ns, id))
     return c->keep[v] == KEEP_SCALAR ? c->kept[v] : str_printf("%s[%s]", c->kept[v], c->own);
-  const Cached *had = c->own ? cuda_find_cached(c, c->nest, c->ns, id) : NULL;
-  if (had) return str_printf("%s[%s]", had->name, c->own);
   const Packed *packed = cuda_find_packed(c, id);
   if (packed) return cuda_load(c, v, str_printf("%s[%s]", packed->name, c->part));
+  const Cached *had = c->own ? cuda_find_cached(c, c->nest, c->ns, id) : NULL;
+  if (had) return str_printf("%s[%s]", had->name, c->own);
   Form f = cuda_form_read(c, c->ns, id);
   return cuda_load(c, v, cuda_element(c, v, &f));
 }
