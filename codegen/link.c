@@ -79,12 +79,12 @@ static int compiler(const char **arg) {
 }
 
 // Its messages go where ours go.
-bool link_run(const char *const *arg, const char *hint) {
+bool link_run(const char *const *arg, const char *what, const char *hint) {
   signal(SIGCHLD, SIG_DFL); // where it is ignored, there is no status to wait for
   pid_t pid;
   int status, e = posix_spawnp(&pid, arg[0], NULL, NULL, (char *const *)arg, environ);
   if (e) {
-    fprintf(stderr, "dtc: cannot run %s: %s (%s)\n", arg[0], strerror(e), hint);
+    fprintf(stderr, "dtc: cannot run %s '%s': %s (%s)\n", what, arg[0], strerror(e), hint);
     return false;
   }
   while (waitpid(pid, &status, 0) < 0) CHECK(errno == EINTR);
@@ -142,7 +142,7 @@ bool link_host(const LinkOptions *o, Str dir, const char *const *object, const L
   n += append(arg + n, with->library);
   n += runtime_libs(prefix, arg + n);
   arg[n] = NULL;
-  return link_run(arg, "the C compiler: install one, or name it in CC");
+  return link_run(arg, "the C compiler", "install one, or name it in CC");
 }
 
 void link_makefile(const char *objects, const char *tools, const LinkWith *with, Buf *b) {

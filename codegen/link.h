@@ -37,7 +37,8 @@ typedef struct LinkWith {
 bool link_host(const LinkOptions *o, Str dir, const char *const *object, const LinkWith *with);
 // The variables and the rule by which a Makefile does the same: DIR/train from train.c and `objects`.
 void link_makefile(const char *objects, const char *tools, const LinkWith *with, Buf *b);
-// Runs a tool, found through PATH; `arg` ends with NULL. False after a message, where `hint` says how to have the tool.
-bool link_run(const char *const *arg, const char *hint);
+// Runs a tool, found through PATH; `arg` ends with NULL. False after a message, which says what the tool is
+// ("the C compiler") and how to have it.
+bool link_run(const char *const *arg, const char *what, const char *hint);
 
 #endif

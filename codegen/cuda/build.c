@@ -63,7 +63,7 @@ static bool compile_for_gpu(const LinkOptions *o, Str dir) {
   arg[n++] = str_printf("%s/kernels.cu", dir);
   arg[n] = NULL;
   buf_free(&gencode);
-  return link_run(arg, "CUDA's compiler: install a toolkit, 12.4 or newer, or run scripts/install-cuda");
+  return link_run(arg, "CUDA's compiler", "install a toolkit, 12.4 or newer, or run scripts/install-cuda");
 }
 
 static bool compile_for_cpu(const LinkOptions *o, Str dir) {
@@ -79,7 +79,7 @@ static bool compile_for_cpu(const LinkOptions *o, Str dir) {
   arg[n++] = str_printf("%s/kernels.o", dir);
   arg[n++] = str_printf("%s/kernels.cu", dir);
   arg[n] = NULL;
-  return link_run(arg, "the C++ compiler: install one, or name it in CXX");
+  return link_run(arg, "the C++ compiler", "install one, or name it in CXX");
 }
 
 static void print_makefile(const LinkOptions *o, Buf *b) {
