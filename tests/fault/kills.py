@@ -108,13 +108,24 @@ def ranks_of_launcher(program):
     return found
 
 
-def records(log):
+def lines(log):
     try:
         with open(log) as f:
-            every = [json.loads(line) for line in f if line.endswith("\n")]
-            return [r for r in every if "loss" in r]
+            return [json.loads(line) for line in f if line.endswith("\n")]
     except OSError:
         return []
+
+
+def records(log):
+    """Those of steps, of all runs in the file."""
+    return [r for r in lines(log) if "loss" in r]
+
+
+def records_of_last(log):
+    """Of the last run that began at step 0: one that has no checkpoint to go on from appends to the log."""
+    every = lines(log)
+    begins = [i for i, r in enumerate(every) if "run" in r and r["step"] == 0]
+    return [r for r in every[begins[-1] if begins else 0:] if "loss" in r]
 
 
 def newest(folder):
@@ -240,7 +251,7 @@ def same_as_unbroken(layout):
     check(layout.command(last, layout.ck, layout.log))
     check(layout.command(last, f"whole-{layout.number}", "whole.jsonl"))
     keep = ("step", "loss", "grad_norm", "lr")
-    got, want = ([[r[k] for k in keep] for r in records(f)] for f in (layout.log, "whole.jsonl"))
+    got, want = ([[r[k] for k in keep] for r in records_of_last(f)] for f in (layout.log, "whole.jsonl"))
     require(len(want) == last, len(want), "records of", last)
     require(got == want, f"{layout.name}: after {layout.kills} kills the log differs from that of an unbroken run:",
             [x for x in zip(got, want) if x[0] != x[1]][:2], len(got), len(want))
