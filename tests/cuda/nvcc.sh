@@ -29,7 +29,11 @@ compile() { # example, precision, architectures
   # shellcheck disable=SC2046
   nvcc -std=c++17 -fmad=false -I "$SRC" --Werror all-warnings -Xptxas -v $(flags "$3") -fatbin -o "$1.fatbin" "$1.cu" \
     >"$1.log" 2>&1 || { cat "$1.log"; fail "$1 ($2) does not compile"; }
-  ! grep "bytes spill" "$1.log" | grep -v " 0 bytes spill stores, 0 bytes spill loads" || fail "$1 ($2) spills registers"
+  # In fp64 division and square root are functions, around which ptxas may have no register left for a word.
+  local least=0
+  [ "$2" != fp64 ] || least=8
+  awk -v least=$least '/bytes spill/ && ($5 > least || $9 > least) { print; bad = 1 } END { exit bad }' "$1.log" ||
+    fail "$1 ($2) spills registers"
   says "registers" "$1.log"
   [ "$2" = fp64 ] && return
   nvcc -std=c++17 -fmad=false -I "$SRC" -arch=compute_80 -ptx -o "$1.ptx" "$1.cu"
