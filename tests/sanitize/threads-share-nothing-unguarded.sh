@@ -4,7 +4,7 @@
 flags=(-g -O1 -std=gnu17 -ffp-contract=off -fsanitize=thread -I"$SRC")
 echo 'int main(void) { return 0; }' >probe.c
 cc "${flags[@]}" probe.c -o probe && ./probe 2>/dev/null || { echo "this system cannot run the thread sanitizer"; exit 77; }
-find "$SRC/runtime" "$SRC/tests/runtime/support" -name '*.c' ! -path '*/mpi/*' | while read -r src; do
+find "$SRC/runtime" "$SRC/tests/runtime/support" -name '*.c' ! -path '*/mpi/*' ! -path '*/device/cuda/*' | while read -r src; do
   o=$(tr / _ <<<"${src#"$SRC/"}").o
   [ "$o" -nt "$src" ] || echo "$src" "$o"
 done | xargs -r -P 2 -n 2 sh -c 'cc '"${flags[*]}"' -c "$0" -o "$1"' || fail "cannot compile the runtime"
