@@ -218,6 +218,7 @@ typedef struct DtProgram {
   int in_flight;
   // That kernels ask for on a thread of the host, at most.
   int64_t scratch_bytes;
+  bool device_products; // it needs the device's library of matrix products
 } DtProgram;
 
 // A call's results, at most: loss and metrics, or totals.

@@ -17,8 +17,8 @@ bool cuda_known(Str archs) {
 }
 
 void cuda_program(DtProgram *p, const Plan *plan, Str archs) {
-  (void)plan;
   p->device_features = archs;
+  p->device_products = cuda_uses_library(plan);
 }
 
 void cuda_gencode(Str archs, Buf *out) {

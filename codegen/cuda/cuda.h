@@ -207,8 +207,9 @@ typedef struct CudaLaunch {
 CudaLaunch cuda_launch_of(const Cuda *c);
 void cuda_put_launch(Cuda *c); // ": <<<96, dim3(32, 8)>>>", the end of a comment
 
-// product.c, scan.c
+// product.c, scan.c, attention.c
 void cuda_product(Cuda *c);
 void cuda_scan(Cuda *c);
+void cuda_attention(Cuda *c);
 
 #endif

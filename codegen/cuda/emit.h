@@ -10,6 +10,12 @@
 bool cuda_kernels(const Plan *p, bool emulate, Buf *out, Buf *err);
 // The shape of a kernel's launch: blocks of x by y threads.
 void cuda_kernel_shape(const Plan *p, Id fn, const Kernel *k, int64_t *blocks, int *x, int *y);
+// A call of attention is several kernels: NAME_kernel, and for each of n the suffix of that name and its blocks of 256 threads.
+enum { CUDA_MOST_PARTS = 4 };
+uint32_t cuda_attention_kernels(const Plan *p, Id fn, const Kernel *k, Str *suffix, int64_t *blocks);
+// Whether there are kernels for this call of attention; and the bytes of scratch memory that they need.
+bool cuda_takes_attention(const Module *m, const Fn *f, const Stmt *call, const Id *value);
+int64_t cuda_attention_scratch(const Module *m, const Fn *f, const Stmt *call);
 // Whether cuBLASLt computes the product: strides, types and bias are such as it takes.
 bool cuda_library_takes(const Fn *f, const GemmPlan *g);
 // Whether the function steps as many elements of its arrays as the launch says: the optimizer's update.

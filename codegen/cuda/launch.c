@@ -13,6 +13,10 @@ void cuda_declare(Host *h, Id fn, const Kernel *k) {
     host_declare_product(h, f, k);
     return;
   }
+  if (k->kind == K_INTRINSIC) {
+    cuda_declare_attention(h, fn, k);
+    return;
+  }
   cuda_kernel_shape(h->p, fn, k, &blocks, &x, &y);
   buf_printf(h->out, "DT_KERNEL(%s, %lld, %d, %d);\n", k->name, (long long)blocks, x, y);
 }
@@ -48,6 +52,7 @@ void cuda_launch(HostFn *x, uint32_t kernel) {
     else host_launch_product(x, kernel, "dt_launch_product", "dt_launch");
     return;
   case K_SCAN: launch_scan(x, k); return;
+  case K_INTRINSIC: cuda_launch_attention(x, kernel); return;
   default: BUG("a kernel of kind %d is launched", k->kind);
   }
 }

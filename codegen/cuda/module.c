@@ -52,9 +52,8 @@ static bool print_kernel(Cuda *c, const FnPlan *fp, const Kernel *k, Buf *err) {
   case K_LOOPS: cuda_loops(c); break;
   case K_GEMM: cuda_product(c); break;
   case K_SCAN: cuda_scan(c); break;
-  default:
-    buf_printf(err, "%s in function %s: the CUDA target has no implementation of the intrinsic", k->name, c->f->name);
-    return false;
+  case K_INTRINSIC: cuda_attention(c); break;
+  default: BUG("a kernel of kind %d is printed", k->kind);
   }
   buf_printf(c->out, "\n");
   if (c->s.blocks <= INT32_MAX) return true;
@@ -68,6 +67,13 @@ static bool is_printed(const FnPlan *fp, const Module *m, const Kernel *k) {
   return kernel_is_named(k) && !(k->kind == K_GEMM && cuda_library_takes(&m->fn.at[fp->fn], &k->gemm));
 }
 
+static void print_row(const Plan *p, Id fn, const Kernel *k, Buf *out) {
+  Str suffix[CUDA_MOST_PARTS] = {""};
+  int64_t blocks[CUDA_MOST_PARTS];
+  uint32_t n = k->kind == K_INTRINSIC ? cuda_attention_kernels(p, fn, k, suffix, blocks) : 1;
+  for (uint32_t i = 0; i < n; i++) buf_printf(out, "    DT_EMULATED(%s_kernel%s),\n", k->name, suffix[i]);
+}
+
 // For programs that run the kernels on the CPU.
 static void print_table(const Plan *p, Buf *out) {
   buf_printf(out, "// What the stand-in of the driver finds kernels in.\n"
@@ -75,9 +81,15 @@ static void print_table(const Plan *p, Buf *out) {
                   "extern \"C\" const DtEmulatedKernel dt_cuda_image[] = {\n");
   for (Id f = 0; f < p->m->fn.n; f++)
     for (uint32_t i = 0; p->reached[f] && i < p->fn[f].kernel.n; i++)
-      if (is_printed(&p->fn[f], p->m, &p->fn[f].kernel.at[i]))
-        buf_printf(out, "    DT_EMULATED(%s_kernel),\n", p->fn[f].kernel.at[i].name);
+      if (is_printed(&p->fn[f], p->m, &p->fn[f].kernel.at[i])) print_row(p, f, &p->fn[f].kernel.at[i], out);
   buf_printf(out, "    DT_ARRAY_KERNELS(DT_EMULATED), {}};\n");
+}
+
+static bool has_attention(const Plan *p) {
+  for (Id f = 0; f < p->m->fn.n; f++)
+    for (uint32_t i = 0; p->reached[f] && i < p->fn[f].kernel.n; i++)
+      if (p->fn[f].kernel.at[i].kind == K_INTRINSIC) return true;
+  return false;
 }
 
 bool cuda_kernels(const Plan *p, bool emulate, Buf *out, Buf *err) {
@@ -88,8 +100,8 @@ bool cuda_kernels(const Plan *p, bool emulate, Buf *out, Buf *err) {
   buf_printf(out,
              ", %s: its kernels, as dtc printed them. Compile with -fmad=false: the order and the\n"
              "// rounding of every operation are the program's.\n"
-             "#include \"runtime/device/cuda/arrays.h\"\n#include \"runtime/device/cuda/kernel.h\"\n\n",
-             precision_name(p->m));
+             "#include \"runtime/device/cuda/arrays.h\"\n%s#include \"runtime/device/cuda/kernel.h\"\n\n",
+             precision_name(p->m), has_attention(p) ? "#include \"runtime/device/cuda/attention.h\"\n" : "");
   for (Id f = 0; f < p->m->fn.n; f++)
     for (uint32_t i = 0; p->reached[f] && i < p->fn[f].kernel.n; i++)
       if (is_printed(&p->fn[f], p->m, &p->fn[f].kernel.at[i]) && !print_kernel(&c, &p->fn[f], &p->fn[f].kernel.at[i], err))

@@ -22,20 +22,30 @@ static bool takes_product(const Module *m, const Fn *f, const GemmPlan *g) {
 
 static bool takes_scan(const Module *m, Dtype t) { return t == DT_I32 || ((t == DT_F32 || t == DT_F64) && t == m->compute); }
 
-// Each intrinsic is compiled from its body.
-static bool takes_intrinsic(const Module *m, const Fn *f, const Stmt *call, const Id *value) {
-  return (void)m, (void)f, (void)call, (void)value, false;
+static bool by_library(const Fn *f, const Kernel *k) { return k->kind == K_GEMM && cuda_library_takes(f, &k->gemm); }
+
+bool cuda_uses_library(const Plan *p) {
+  for (Id f = 0; f < p->m->fn.n; f++)
+    for (uint32_t i = 0; i < p->fn[f].kernel.n; i++)
+      if (by_library(&p->m->fn.at[f], &p->fn[f].kernel.at[i])) return true;
+  return false;
 }
 
-// cuBLASLt's workspace, where it computes anything.
-enum { WORKSPACE = 32 << 20 };
+enum { WORKSPACE = 32 << 20 }; // of cuBLASLt
+static int64_t scratch_of(const Plan *p, const Fn *f, const Kernel *k) {
+  if (k->kind == K_INTRINSIC) return cuda_attention_scratch(p->m, f, &f->stmt.at[k->stmt.at[0]]);
+  return by_library(f, k) ? WORKSPACE : 0;
+}
+
+// Kernels run one after the other: they have one place in turn.
 static int64_t scratch(const Plan *p) {
+  int64_t most = 0;
   for (Id f = 0; f < p->m->fn.n; f++)
     for (uint32_t i = 0; i < p->fn[f].kernel.n; i++) {
-      const Kernel *k = &p->fn[f].kernel.at[i];
-      if (k->kind == K_GEMM && cuda_library_takes(&p->m->fn.at[f], &k->gemm)) return WORKSPACE;
+      int64_t bytes = scratch_of(p, &p->m->fn.at[f], &p->fn[f].kernel.at[i]);
+      if (bytes > most) most = bytes;
     }
-  return 0;
+  return most;
 }
 
 // Threads are shared out when a kernel is printed (codegen/cuda/schedule.c): nothing is cut into tiles or tasks here, and
@@ -103,7 +113,7 @@ const Target cuda_target = {
     .stores = stores,
     .takes_product = takes_product,
     .takes_scan = takes_scan,
-    .takes_intrinsic = takes_intrinsic,
+    .takes_intrinsic = cuda_takes_attention,
     .scratch = scratch,
     .lane_index = lane_best,
     .schedule = schedule,

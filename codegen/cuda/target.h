@@ -11,10 +11,16 @@ extern const Target cuda_target;
 void cuda_declare(struct Host *h, Id fn, const Kernel *k);
 void cuda_launch(struct HostFn *x, uint32_t kernel);
 
+// attention.c: the same of a call of attention
+void cuda_declare_attention(struct Host *h, Id fn, const Kernel *k);
+void cuda_launch_attention(struct HostFn *x, uint32_t kernel);
+
 // arch.c: architectures, "sm_80,sm_90a"
 bool cuda_known(Str archs);
 void cuda_program(struct DtProgram *p, const Plan *plan, Str archs);
 void cuda_gencode(Str archs, Buf *out); // nvcc's options for them, with a space before each
+
+bool cuda_uses_library(const Plan *p); // target.c: some product is cuBLASLt's
 
 // build.c
 bool cuda_build(const struct LinkOptions *o, Str dir, const Buf *kernels);

@@ -39,6 +39,15 @@ static void call(void *lib, const char *name) {
   symbol.f();
 }
 
+static void open_device(void *lib, int64_t scratch) {
+  union {
+    void *p;
+    void (*f)(int64_t);
+  } symbol = {dlsym(lib, "dt_emulate_open")};
+  CHECK(symbol.f);
+  symbol.f(scratch);
+}
+
 void *emulated_load(const Plan *p, bool warnings, Buf *error) {
   Buf kernels = {0}, host = {0};
   KernelOptions ko = {.arch = str_intern(p->m->target->usual_arch), .emulate = true};
@@ -56,7 +65,7 @@ void *emulated_load(const Plan *p, bool warnings, Buf *error) {
   if (!ok && !error->n) buf_printf(error, "the CUDA program is not built: see above");
   void *lib = ok ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
   if (ok && !lib) buf_printf(error, "%s", dlerror());
-  if (lib) call(lib, "dt_emulate_open");
+  if (lib) open_device(lib, p->m->target->scratch(p));
   unlink(path);
   buf_free(&kernels);
   buf_free(&host);

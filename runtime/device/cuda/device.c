@@ -81,7 +81,7 @@ int dt_device_fits(const DtProgram *p, DtError *e) {
   if (!r) r = dt_gpu.driver->cuDeviceGet(&dt_gpu.device, 0);
   if (r) return refused(e, r, "cannot start NVIDIA's driver");
   if (check_arch(p, e)) return e->status;
-  if (p->scratch_bytes && !(dt_gpu.blas = dt_blas_open(e))) return e->status;
+  if (p->device_products && !(dt_gpu.blas = dt_blas_open(e))) return e->status;
   return 0;
 }
 
@@ -309,7 +309,7 @@ int64_t dt_device_memory(int ranks, const char **who) {
   return (int64_t)bytes * ranks;
 }
 
-// ---- memory of cuBLASLt; numbers of layers
+// ---- scratch memory; numbers of layers
 
 static int32_t *numbers; // number i at [i]
 static const int64_t numbers_bytes = NUMBERS * (int64_t)sizeof(int32_t);
@@ -322,7 +322,7 @@ int64_t dt_device_work_bytes(const DtProgram *p, int threads) {
 int dt_device_work_open(const DtProgram *p, DtError *e) {
   dt_gpu.workspace_bytes = p->scratch_bytes;
   numbers = allocate(numbers_bytes, "the numbers of layers", e);
-  if (numbers && p->scratch_bytes) dt_gpu.workspace = allocate(p->scratch_bytes, "matrix products", e);
+  if (numbers && p->scratch_bytes) dt_gpu.workspace = allocate(p->scratch_bytes, "scratch memory", e);
   if (e->status) return e->status;
   int32_t *m = dt_device_map(numbers, (size_t)numbers_bytes, DT_WRITE);
   for (int32_t i = 0; i < NUMBERS; i++) m[i] = i;

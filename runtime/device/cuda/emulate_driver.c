@@ -261,8 +261,8 @@ static CUresult launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsi
   return CUDA_SUCCESS;
 }
 
-void dt_emulate_open(void) {
-  static const DtProgram program = {.scratch_bytes = 1};
+void dt_emulate_open(int64_t scratch) {
+  const DtProgram program = {.scratch_bytes = scratch, .device_products = true};
   DtError e = {0};
   if (dt_device_fits(&program, &e)) dt_report(&e), exit(e.status);
   dt_device_open(1, 1);

@@ -8,6 +8,6 @@
 // somebody waits for the stream or for an event behind it.
 void dt_emulate_post(CUstream stream, void (*run)(void *ctx), const void *ctx, size_t size);
 // Opens the device for a shared object that has no dt_main.
-void dt_emulate_open(void);
+void dt_emulate_open(int64_t scratch);
 
 #endif

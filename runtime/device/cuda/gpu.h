@@ -13,7 +13,7 @@ typedef struct DtGpu {
   CUstream stream; // of kernels and copies
   CUlibrary library; // the program's kernels
   cublasLtHandle_t products;
-  void *workspace; // of cuBLASLt, on the device
+  void *workspace; // scratch memory of cuBLASLt and attention, on the device
   int64_t workspace_bytes;
   int processors; // multiprocessors
 } DtGpu;

@@ -36,6 +36,8 @@ void dt_cuda_launch(DtCudaKernel *k, const void *const *arg, int n) {
   dt_cuda_run(k, at);
 }
 
+void *dt_cuda_scratch(void) { return dt_gpu.workspace; }
+
 void dt_cuda_launch_product(DtCudaKernel *k, const void *a, const void *b, const void *c, bool f64, double beta) {
   float narrow = (float)beta;
   void *at[] = {&a, &b, &c, f64 ? (void *)&beta : (void *)&narrow};

@@ -36,6 +36,10 @@ const int32_t *dt_cuda_number(int64_t n);
 #define dt_launch(kernel, ...) DT_TRACED(kernel, dt_cuda_launch(&kernel, DT_POINTERS(__VA_ARGS__)))
 void dt_cuda_launch(DtCudaKernel *k, const void *const *arg, int n);
 
+// Kernel number `part` of an array of them, and scratch memory that kernels have in turn.
+#define dt_launch_part(kernel, part, ...) DT_TRACED(kernel, dt_cuda_launch(&kernel[part], DT_POINTERS(__VA_ARGS__)))
+void *dt_cuda_scratch(void);
+
 // A kernel over arrays of the call, param, grad and moments, of which it computes DtCall.count elements. DtCall.rounded
 // gets the new param as elements of type `rounds`.
 #define dt_launch_extent(kernel, rounds, call, ...)                                                                    \
