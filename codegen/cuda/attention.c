@@ -10,7 +10,7 @@ enum { MOST_DIM = 256, MOST_PLACE = 1 << 30, MOST_ARGS = NOPERAND + 3 };
 // What kernels take besides operands: sum(e: o * dout) of each query, and ints that say where a rank stands.
 enum { ARG_DELTA = NOPERAND, ARG_QUERY_RANK, ARG_KEY_RANK, NARGS };
 static const char *const arg_name[NARGS] = {"q",  "k",  "v",       "slopes", "sinks", "o",          "lse",   "dout",
-                                            "dq", "dk", "dv", "dslopes", "dsinks", "delta", "query_rank", "key_rank"};
+                                            "dq", "dk", "dv", "dslopes", "dsinks", "attention_delta", "query_rank", "key_rank"};
 
 // A kernel of the call.
 typedef struct Part {
@@ -18,6 +18,7 @@ typedef struct Part {
   Str function; // of attention.h
   Str comment;
   int64_t blocks;
+  int threads;
   bool placed; // it asks who sees whom
   uint8_t arg[MOST_ARGS];
   uint32_t narg;
@@ -30,6 +31,7 @@ typedef struct AttentionCall {
   const Attention *a;
   Id value[NOPERAND];
   int64_t batch, kv_heads, group, tq, tk, dim;
+  bool tensor; // tensor cores compute the forward
 } AttentionCall;
 
 static AttentionCall call_of(const Module *m, const Fn *f, const Stmt *s) {
@@ -77,6 +79,33 @@ int64_t cuda_attention_scratch(const Module *m, const Fn *f, const Stmt *s) {
 
 // ---- its kernels
 
+// Rows that begin at multiples of 16 bytes, their elements next to each other.
+static bool has_whole_rows(const Cuda *c, Id value) {
+  const Layout *l = &c->fp->layout[value];
+  uint32_t last = c->f->value.at[value].rank - 1u;
+  if (l->stride[last] != 1 || l->offset % 8 || cuda_alignment(c, l->buffer) < 16) return false;
+  for (uint32_t d = 0; d < last; d++)
+    if (l->stride[d] % 8) return false;
+  return true;
+}
+
+// As runtime/device/cuda/flash.h takes operands.
+static bool by_tensor_cores(const Plan *p, const FnPlan *fp, const AttentionCall *call) {
+  const Cuda c = {.plan = p, .m = p->m, .f = call->f, .fp = fp};
+  Dtype t = call->f->value.at[call->value[OPD_Q]].type;
+  if (!is_half(t) || call->dim % 16 || call->dim > 128) return false;
+  for (int i = OPD_Q; i <= OPD_V; i++)
+    if (call->f->value.at[call->value[i]].type != t || !has_whole_rows(&c, call->value[i])) return false;
+  return true;
+}
+
+static AttentionCall call_of_kernel(const Plan *p, const FnPlan *fp, const Kernel *k) {
+  const Fn *f = &p->m->fn.at[fp->fn];
+  AttentionCall c = call_of(p->m, f, &f->stmt.at[k->stmt.at[0]]);
+  c.tensor = by_tensor_cores(p, fp, &c);
+  return c;
+}
+
 // Operands that the call may lack are in the list, too.
 static void add(Part *p, const AttentionCall *c, const uint8_t *arg, uint32_t n) {
   memcpy(p->arg, arg, n);
@@ -95,30 +124,31 @@ static int64_t tiles(const AttentionCall *c, int64_t rows) { return (rows + tile
 static uint32_t parts_of(const AttentionCall *c, Part *p) {
   int64_t heads = c->batch * c->kv_heads * c->group, rows = tile_of(c);
   if (!c->callee->backward) {
-    p[0] = (Part){"", "forward", str_printf("%lld queries of a head a block", (long long)rows), heads * tiles(c, c->tq), .placed = true};
+    p[0] = (Part){"", "attention_forward", str_printf("%lld queries of a head a block", (long long)rows), heads * tiles(c, c->tq), 256, .placed = true};
+    if (c->tensor)
+      p[0] = (Part){"", "flash_forward", "64 queries of a head a block", heads * ((c->tq + 63) / 64), 128, .placed = true};
     ADD(&p[0], OPD_Q, OPD_K, OPD_V, OPD_SLOPES, OPD_SINKS, OPD_O, OPD_LSE);
     return 1;
   }
-  p[0] = (Part){"_delta", "delta", "sum(e: o * dout), a warp for each query", (heads * c->tq + 7) / 8, .placed = false};
+  p[0] = (Part){"_delta", "attention_delta", "sum(e: o * dout), a warp for each query", (heads * c->tq + 7) / 8, 256, .placed = false};
   ADD(&p[0], OPD_O, OPD_DO, ARG_DELTA);
-  p[1] = (Part){"_keys", "keys", str_printf("dk and dv, %lld keys a block", (long long)rows),
-                c->batch * c->kv_heads * tiles(c, c->tk), .placed = true};
+  p[1] = (Part){"_keys", "attention_keys", str_printf("dk and dv, %lld keys a block", (long long)rows),
+                c->batch * c->kv_heads * tiles(c, c->tk), 256, .placed = true};
   ADD(&p[1], OPD_Q, OPD_K, OPD_V, OPD_SLOPES, OPD_LSE, OPD_DO, ARG_DELTA, OPD_DK, OPD_DV);
-  p[2] = (Part){"_queries", "queries", str_printf("dq, %lld queries of a head a block", (long long)rows),
-                heads * tiles(c, c->tq), .placed = true};
+  p[2] = (Part){"_queries", "attention_queries", str_printf("dq, %lld queries of a head a block", (long long)rows),
+                heads * tiles(c, c->tq), 256, .placed = true};
   ADD(&p[2], OPD_Q, OPD_K, OPD_V, OPD_SLOPES, OPD_LSE, OPD_DO, ARG_DELTA, OPD_DQ);
   if (c->value[OPD_DSLOPES] == NONE && c->value[OPD_DSINKS] == NONE) return 3;
-  p[3] = (Part){"_heads", "heads", "gradients by head, a block each", c->kv_heads * c->group, .placed = false};
+  p[3] = (Part){"_heads", "attention_heads", "gradients by head, a block each", c->kv_heads * c->group, 256, .placed = false};
   ADD(&p[3], OPD_SINKS, OPD_LSE, ARG_DELTA, OPD_DSLOPES, OPD_DSINKS);
   return 4;
 }
 
-uint32_t cuda_attention_kernels(const Plan *p, Id fn, const Kernel *k, Str *suffix, int64_t *blocks) {
+uint32_t cuda_attention_kernels(const Plan *p, Id fn, const Kernel *k, Str *suffix) {
   Part part[CUDA_MOST_PARTS];
-  const Fn *f = &p->m->fn.at[fn];
-  AttentionCall c = call_of(p->m, f, &f->stmt.at[k->stmt.at[0]]);
+  AttentionCall c = call_of_kernel(p, &p->fn[fn], k);
   uint32_t n = parts_of(&c, part);
-  for (uint32_t i = 0; i < n; i++) suffix[i] = part[i].suffix, blocks[i] = part[i].blocks;
+  for (uint32_t i = 0; i < n; i++) suffix[i] = part[i].suffix;
   return n;
 }
 
@@ -189,7 +219,7 @@ static const char *type_of_arg(Cuda *c, const AttentionCall *call, uint8_t arg) 
 }
 
 static bool is_written(const AttentionCall *call, const Part *p, uint8_t arg) {
-  if (arg == ARG_DELTA) return !strcmp(p->function, "delta");
+  if (arg == ARG_DELTA) return !strcmp(p->suffix, "_delta");
   return (arg >= OPD_DQ && arg < NOPERAND) || (!call->callee->backward && (arg == OPD_O || arg == OPD_LSE));
 }
 
@@ -200,8 +230,8 @@ static void put_signature(Cuda *c, const AttentionCall *call, const Part *p) {
     if (has(call, p->arg[i]))
       arg[n++] = str_printf("%s%s *__restrict__ %s", is_written(call, p, p->arg[i]) ? "" : "const ",
                             type_of_arg(c, call, p->arg[i]), arg_name[p->arg[i]]);
-  buf_printf(c->out, "// %s: <<<%lld, 256>>>\n", p->comment, (long long)p->blocks);
-  buf_printf(c->out, "extern \"C\" __global__ void __launch_bounds__(256, 1)\n"); // 1: registers for all sums, no spills
+  buf_printf(c->out, "// %s: <<<%lld, %d>>>\n", p->comment, (long long)p->blocks, p->threads);
+  buf_printf(c->out, "extern \"C\" __global__ void __launch_bounds__(%d, 1)\n", p->threads); // 1: registers for all sums, no spills
   put_call(c->out, 0, str_printf("%s_kernel%s", c->k->name, p->suffix), arg, n, " {\n");
 }
 
@@ -246,13 +276,13 @@ static void put_body(Cuda *c, const AttentionCall *call, const Part *p) {
   }
   for (uint32_t i = 0; i < p->narg && p->arg[i] < ARG_QUERY_RANK; i++)
     arg[n++] = has(call, p->arg[i]) ? arg_name[p->arg[i]] : str_printf("(%s *)nullptr", c->real);
-  put_call(c->out, 2, str_printf("dt_attention_%s<%s_shape, %s>", p->function, c->k->name, c->real), arg, n, ";\n");
+  put_call(c->out, 2, str_printf(p->threads == 128 ? "dt_%s<%s_shape>" : "dt_%s<%s_shape, %s>", p->function, c->k->name, c->real), arg, n, ";\n");
   buf_printf(c->out, "}\n");
 }
 
 void cuda_attention(Cuda *c) {
   Part part[CUDA_MOST_PARTS];
-  AttentionCall call = call_of(c->m, c->f, &c->f->stmt.at[c->k->stmt.at[0]]);
+  AttentionCall call = call_of_kernel(c->plan, c->fp, c->k);
   uint32_t n = parts_of(&call, part);
   c->s = (Schedule){TEAM_BLOCK, 256, 1, 0, 0, 1};
   put_kernel(c->m, c->f, c->k, c->out);
@@ -268,12 +298,13 @@ void cuda_attention(Cuda *c) {
 // ---- in emitted C
 
 void cuda_declare_attention(Host *h, Id fn, const Kernel *k) {
-  Str suffix[CUDA_MOST_PARTS];
-  int64_t blocks[CUDA_MOST_PARTS];
-  uint32_t n = cuda_attention_kernels(h->p, fn, k, suffix, blocks);
+  Part part[CUDA_MOST_PARTS];
+  AttentionCall c = call_of_kernel(h->p, &h->p->fn[fn], k);
+  uint32_t n = parts_of(&c, part);
   buf_printf(h->out, "static DtCudaKernel %s[] = {\n", k->name);
   for (uint32_t i = 0; i < n; i++)
-    buf_printf(h->out, "    {\"%s_kernel%s\", %lld, 256, 1, NULL},\n", k->name, suffix[i], (long long)blocks[i]);
+    buf_printf(h->out, "    {\"%s_kernel%s\", %lld, %d, 1, NULL},\n", k->name, part[i].suffix, (long long)part[i].blocks,
+               part[i].threads);
   buf_printf(h->out, "};\n");
 }
 
@@ -294,7 +325,7 @@ static Str host_argument(HostFn *x, const AttentionCall *c, uint32_t kernel, uin
 void cuda_launch_attention(HostFn *x, uint32_t kernel) {
   const Kernel *k = &x->fp->kernel.at[kernel];
   Part part[CUDA_MOST_PARTS];
-  AttentionCall c = call_of(x->h->m, x->f, &x->f->stmt.at[k->stmt.at[0]]);
+  AttentionCall c = call_of_kernel(x->h->p, x->fp, k);
   uint32_t parts = parts_of(&c, part);
   for (uint32_t i = 0; i < parts; i++) {
     Str arg[MOST_ARGS + 2] = {k->name, str_printf("%u", i)};

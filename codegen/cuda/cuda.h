@@ -145,6 +145,7 @@ Str cuda_must_wait(const Cuda *c, uint32_t nest, uint32_t since, bool read);
 // vector.c
 // Neighbouring points that a thread of the kernel takes at once, as its team is a thread; 1: points are taken one by one.
 int cuda_width(Cuda *c);
+int64_t cuda_alignment(const Cuda *c, Id buffer); // bytes, at most 16, that its place is a multiple of
 int cuda_fill_width(const Cuda *c, Id value); // elements that a thread may set at once
 // The vector that has what is read (NONE: what the statement writes) at this point, or NULL.
 Packed *cuda_find_packed(const Cuda *c, Id read);

@@ -10,9 +10,9 @@
 bool cuda_kernels(const Plan *p, bool emulate, Buf *out, Buf *err);
 // The shape of a kernel's launch: blocks of x by y threads.
 void cuda_kernel_shape(const Plan *p, Id fn, const Kernel *k, int64_t *blocks, int *x, int *y);
-// A call of attention is several kernels: NAME_kernel, and for each of n the suffix of that name and its blocks of 256 threads.
+// A call of attention is several kernels: NAME_kernel, with for each of n a suffix of that name.
 enum { CUDA_MOST_PARTS = 4 };
-uint32_t cuda_attention_kernels(const Plan *p, Id fn, const Kernel *k, Str *suffix, int64_t *blocks);
+uint32_t cuda_attention_kernels(const Plan *p, Id fn, const Kernel *k, Str *suffix);
 // Whether there are kernels for this call of attention; and the bytes of scratch memory that they need.
 bool cuda_takes_attention(const Module *m, const Fn *f, const Stmt *call, const Id *value);
 int64_t cuda_attention_scratch(const Module *m, const Fn *f, const Stmt *call);

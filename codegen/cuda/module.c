@@ -69,8 +69,7 @@ static bool is_printed(const FnPlan *fp, const Module *m, const Kernel *k) {
 
 static void print_row(const Plan *p, Id fn, const Kernel *k, Buf *out) {
   Str suffix[CUDA_MOST_PARTS] = {""};
-  int64_t blocks[CUDA_MOST_PARTS];
-  uint32_t n = k->kind == K_INTRINSIC ? cuda_attention_kernels(p, fn, k, suffix, blocks) : 1;
+  uint32_t n = k->kind == K_INTRINSIC ? cuda_attention_kernels(p, fn, k, suffix) : 1;
   for (uint32_t i = 0; i < n; i++) buf_printf(out, "    DT_EMULATED(%s_kernel%s),\n", k->name, suffix[i]);
 }
 
@@ -101,7 +100,7 @@ bool cuda_kernels(const Plan *p, bool emulate, Buf *out, Buf *err) {
              ", %s: its kernels, as dtc printed them. Compile with -fmad=false: the order and the\n"
              "// rounding of every operation are the program's.\n"
              "#include \"runtime/device/cuda/arrays.h\"\n%s#include \"runtime/device/cuda/kernel.h\"\n\n",
-             precision_name(p->m), has_attention(p) ? "#include \"runtime/device/cuda/attention.h\"\n" : "");
+             precision_name(p->m), has_attention(p) ? "#include \"runtime/device/cuda/flash.h\"\n" : "");
   for (Id f = 0; f < p->m->fn.n; f++)
     for (uint32_t i = 0; p->reached[f] && i < p->fn[f].kernel.n; i++)
       if (is_printed(&p->fn[f], p->m, &p->fn[f].kernel.at[i]) && !print_kernel(&c, &p->fn[f], &p->fn[f].kernel.at[i], err))

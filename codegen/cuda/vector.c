@@ -34,9 +34,9 @@ static bool any_call_shifts(const Plan *p) {
   return false;
 }
 
-// Bytes, at most 16, that the buffer's place is a multiple of. Storage in a frame, parameters and data begin at multiples
+// Storage in a frame, parameters and data begin at multiples
 // of 16. A function's argument is one of those, or a layer's slice of one: a multiple of its bytes from where that begins.
-static int64_t alignment(const Cuda *c, Id buffer) {
+int64_t cuda_alignment(const Cuda *c, Id buffer) {
   const Value *v = &c->f->value.at[buffer];
   if (c->fp->address[buffer] >= 0) return MOST_BYTES;
   if (v->means == MEANS_PIECE || any_call_shifts(c->plan)) return dtype_size(v->type);
@@ -63,7 +63,7 @@ static bool is_packed(const Cuda *c, Id value, const Form *f, int width) {
   for (uint32_t i = 0; i < f->rest.nrest; i++)
     if (f->rest.rest[i].coef % width) return false;
   if (affine_rest_indices(c->m, &f->rest) & moving(c)) return false;
-  return alignment(c, b) >= (bytes < MOST_BYTES ? bytes : MOST_BYTES);
+  return cuda_alignment(c, b) >= (bytes < MOST_BYTES ? bytes : MOST_BYTES);
 }
 
 static bool same_form(const Cuda *c, const Form *a, const Form *b) {
@@ -204,7 +204,7 @@ int cuda_width(Cuda *c) {
 int cuda_fill_width(const Cuda *c, Id value) {
   const Value *v = &c->f->value.at[value];
   int width = (int)(MOST_BYTES / dtype_size(v->type));
-  return alignment(c, value) == MOST_BYTES && value_count(v) % width == 0 ? width : 1;
+  return cuda_alignment(c, value) == MOST_BYTES && value_count(v) % width == 0 ? width : 1;
 }
 
 // ---- printing

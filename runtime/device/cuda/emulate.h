@@ -74,12 +74,13 @@ static inline void dt_aligned(const void *p, size_t bytes) {
 #define DT_ALIGNED(p, bytes) dt_aligned(p, bytes)
 
 // ---- fibers
+enum { DT_SLOT = 32 }; // bytes that a lane hands over, at most
 struct DtFiber;
 struct DtWarp {
   unsigned lanes, alive, arrived;
   const char *at; // where its lanes wait
   // What lanes hand over; two generations, so that no lane need wait until the others have read.
-  alignas(16) unsigned char slot[2][32][16];
+  alignas(16) unsigned char slot[2][32][DT_SLOT];
 };
 struct DtFiber {
   void *sp;
@@ -185,7 +186,7 @@ static inline void dt_syncthreads(const char *at) {
 #define __syncthreads() dt_syncthreads(DT_PLACE)
 
 // Each lane hands over a value; returns the slots of all 32.
-typedef unsigned char DtSlots[32][16];
+typedef unsigned char DtSlots[32][DT_SLOT];
 static inline DtSlots *dt_meet(const void *value, size_t bytes, const char *at) {
   DtFiber *f = dt_self;
   DtWarp *w = f->warp;
@@ -204,7 +205,7 @@ static inline void dt_syncwarp(const char *at) { dt_meet("", 0, at); }
 #define __syncwarp() dt_syncwarp(DT_PLACE)
 
 template <class T> static inline T dt_shuffle(T x, unsigned lane, const char *at) {
-  static_assert(sizeof(T) <= 16, "a shuffle moves up to 16 bytes");
+  static_assert(sizeof(T) <= DT_SLOT, "a shuffle moves few bytes");
   DtSlots *s = dt_meet(&x, sizeof x, at);
   T r;
   memcpy(&r, (*s)[lane & 31], sizeof r);
