@@ -14,22 +14,29 @@ typedef struct Form {
   double cap, bias, sink;
   bool apart, slopes, sinks;
   const char *query, *key; // their places: by0, from0, turn, by1, from1 of `rank`; or NULL
+  const char *half; // type of operands, or NULL
 } Form;
 
 static const Form form[] = {
-    {"plain", "f32", 2, 70, 45, 1, 2, 40, -1, 0, 0, 0, 0, 0, 0, 0, NULL, NULL},
-    {"causal", "f32", 1, 131, 131, 2, 1, 64, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL},
-    {"wide_heads", "f32", 1, 35, 67, 1, 1, 256, -1, 0, 0, 0, 0, 0, 0, 0, NULL, NULL},
-    {"odd_heads", "f32", 1, 33, 33, 1, 3, 129, 0, 5, 0, 0, 0, 0, 0, 0, NULL, NULL},
-    {"window", "f32", 1, 150, 150, 1, 1, 16, 0, 20, 0, 0, 0, 0, 0, 0, NULL, NULL},
-    {"both_sides", "f32", 1, 90, 90, 1, 1, 8, 9, 10, 0, -0.25, 0, 1, 0, 0, NULL, NULL},
-    {"soft_cap", "f32", 1, 40, 40, 1, 2, 24, 0, 0, 1.5, 0, 0, 0, 0, 0, NULL, NULL},
-    {"alibi", "f32", 1, 70, 70, 2, 2, 16, 0, 0, 0, 0.125, 0, 0, 1, 0, NULL, NULL},
-    {"sink", "f32", 1, 20, 20, 1, 1, 16, 0, 4, 0, 0, 0.75, 0, 0, 0, NULL, NULL},
-    {"sinks_by_head", "f32", 2, 70, 70, 2, 2, 16, 0, 0, 2.5, 0.25, 0, 0, 1, 1, NULL, NULL},
-    {"places", "f32", 1, 80, 72, 1, 1, 16, 0, 0, 0, 0, 0, 0, 0, 0, "40 0 30 -40 210", "36 1 36 -36 180"},
-    {"double_window", "f64", 1, 75, 75, 1, 2, 48, 0, 30, 0, 0, 0, 0, 0, 0, NULL, NULL},
-    {"double_wide", "f64", 1, 40, 70, 1, 1, 200, -1, 0, 3.5, 0.5, 0, 1, 0, 1, NULL, NULL},
+    {"plain", "f32", 2, 70, 45, 1, 2, 40, -1, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL},
+    {"causal", "f32", 1, 131, 131, 2, 1, 64, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL},
+    {"wide_heads", "f32", 1, 35, 67, 1, 1, 256, -1, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL},
+    {"odd_heads", "f32", 1, 33, 33, 1, 3, 129, 0, 5, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL},
+    {"window", "f32", 1, 150, 150, 1, 1, 16, 0, 20, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL},
+    {"both_sides", "f32", 1, 90, 90, 1, 1, 8, 9, 10, 0, -0.25, 0, 1, 0, 0, NULL, NULL, NULL},
+    {"soft_cap", "f32", 1, 40, 40, 1, 2, 24, 0, 0, 1.5, 0, 0, 0, 0, 0, NULL, NULL, NULL},
+    {"alibi", "f32", 1, 70, 70, 2, 2, 16, 0, 0, 0, 0.125, 0, 0, 1, 0, NULL, NULL, NULL},
+    {"sink", "f32", 1, 20, 20, 1, 1, 16, 0, 4, 0, 0, 0.75, 0, 0, 0, NULL, NULL, NULL},
+    {"sinks_by_head", "f32", 2, 70, 70, 2, 2, 16, 0, 0, 2.5, 0.25, 0, 0, 1, 1, NULL, NULL, NULL},
+    {"places", "f32", 1, 80, 72, 1, 1, 16, 0, 0, 0, 0, 0, 0, 0, 0, "40 0 30 -40 210", "36 1 36 -36 180", NULL},
+    {"double_window", "f64", 1, 75, 75, 1, 2, 48, 0, 30, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL},
+    {"bf16", "f32", 2, 70, 145, 1, 2, 32, -1, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, "bf16"},
+    {"bf16_causal", "f32", 1, 200, 200, 1, 2, 128, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, "bf16"},
+    {"fp16_window", "f32", 1, 260, 260, 1, 1, 16, 0, 30, 0, 0, 0, 0, 0, 0, NULL, NULL, "f16"},
+    {"fp16_forms", "f32", 1, 131, 131, 2, 1, 48, 0, 90, 2.5, 0.25, 0.5, 0, 0, 0, NULL, NULL, "f16"},
+    {"bf16_places", "f32", 1, 80, 72, 1, 1, 16, 0, 0, 0, 0, 0, 0, 0, 0, "40 0 30 -40 210", "36 1 36 -36 180", "bf16"},
+    {"bf16_odd", "f32", 1, 70, 70, 1, 1, 24, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, "bf16"},
+    {"double_wide", "f64", 1, 40, 70, 1, 1, 200, -1, 0, 3.5, 0.5, 0, 1, 0, 1, NULL, NULL, NULL},
 };
 
 static void put_parameters(Buf *b, const Form *x, int rank_at) {
@@ -71,6 +78,7 @@ static void put(Buf *b, const Form *x, const char *text) {
     case 'G': buf_printf(b, "%d", x->groups); break;
     case 'R': buf_printf(b, "%d", x->members); break;
     case 'E': buf_printf(b, "%d", x->dim); break;
+    case 'H': buf_printf(b, "%s", x->half ? x->half : x->type); break;
     case 'T': buf_printf(b, "%s", x->type); break;
     case 'V': buf_printf(b, "%s", seen(x)); break;
     default: buf_printf(b, "%c", *p);
@@ -96,7 +104,7 @@ static Str sink_of(const Form *x) { return x->sinks ? "sink[g, r]" : str_printf(
 static bool has_sink(const Form *x) { return x->sinks || x->sink != 0; }
 
 static void put_operands(Buf *b, const Form *x) {
-  put(b, x, "q: T[B, I, G, R, E], k: T[B, J, G, E], v: T[B, J, G, E]");
+  put(b, x, "q: H[B, I, G, R, E], k: H[B, J, G, E], v: H[B, J, G, E]");
   if (x->slopes) put(b, x, ", slope: T[G, R]");
   if (x->sinks) put(b, x, ", sink: T[G, R]");
 }
@@ -131,7 +139,7 @@ static void put_gradients(Buf *b, const Form *x, const char *mode) {
 static void put_backward(Buf *b, const Form *x) {
   buf_printf(b, "func attention.backward(");
   put_operands(b, x);
-  put(b, x, ", o: T[B, I, G, R, E], lse: T[B, G, R, I], d.o: T[B, I, G, R, E]");
+  put(b, x, ", o: H[B, I, G, R, E], lse: T[B, G, R, I], d.o: H[B, I, G, R, E]");
   put_gradients(b, x, "inout ");
   if (x->query) buf_printf(b, ", rank: int");
   buf_printf(b, ") -> ()");
@@ -155,12 +163,14 @@ static void put_caller(Buf *b, const Form *x) {
   Str rank = x->query ? ", rank" : "", gradients = str_printf("%s%s", x->slopes ? ", d.slope" : "", x->sinks ? ", d.sink" : "");
   buf_printf(b, "func %s(", x->name);
   put_operands(b, x);
-  put(b, x, ", d.o: T[B, I, G, R, E]");
+  put(b, x, ", d.o: H[B, I, G, R, E]");
   if (x->query) buf_printf(b, ", rank: int");
   put(b, x, ") -> (o: T[B, I, G, R, E], lse: T[B, G, R, I]");
   put_gradients(b, x, "");
   buf_printf(b, ") {\n  o, lse = call attention(q, k, v%s%s)\n", more, rank);
-  buf_printf(b, "  call attention.backward(q, k, v%s, o, lse, d.o, d.q, d.k, d.v%s%s)\n}\n", more, gradients, rank);
+  if (x->half) put(b, x, "  p[b<B, i<I, g<G, r<R, e<E]: H = o[b, i, g, r, e]\n");
+  buf_printf(b, "  call attention.backward(q, k, v%s, %s, lse, d.o, d.q, d.k, d.v%s%s)\n}\n", more, x->half ? "p" : "o", gradients,
+             rank);
 }
 
 static bool is_taken(Module *m, Id f) {
@@ -181,6 +191,7 @@ static bool run_form(const Form *x) {
   CHECK(fd >= 0 && write(fd, b.text, b.n) == (ssize_t)b.n && !close(fd));
   Arena *a = arena_new();
   Module *m = harness_parse(a, path);
+  harness_unit = !x->half ? 0 : *x->half == 'b' ? 0x1p-16 : 0x1p-19; // a bound of every rounding in float32, times 2^8, 2^5
   bool ok = m && harness_run(m, m->fn.n - 1, false);
   if (ok && !is_taken(m, m->fn.n - 1)) ok = false, printf("%s is compiled from its body\n", x->name);
   if (!ok) printf("%s: wrong, of\n%s\n", x->name, b.text);

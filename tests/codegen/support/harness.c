@@ -10,12 +10,14 @@
 #include "codegen/link.h"
 #include "ir/interp/interp.h"
 #include "ir/text/text.h"
+#include "runtime/base/real.h"
 #include "tests/emulated/emulated.h"
 #include "tests/support/scratch.h"
 
 enum { MOST = 80 };
 
 bool harness_cuda;
+double harness_unit;
 
 // Everything of one run: storage as the compiled function sees it, tensors as the interpreter does.
 typedef struct Run {
@@ -69,6 +71,10 @@ static void fill(Run *r, uint32_t which, bool integers) {
       t->real[i] = ((double *)p)[i] = x;
     else if (v->type == DT_F32)
       t->real[i] = ((float *)p)[i] = (float)x;
+    else if (v->type == DT_BF16)
+      t->real[i] = dt_from_bf16(((uint16_t *)p)[i] = dt_to_bf16((float)x));
+    else if (v->type == DT_F16)
+      t->real[i] = dt_from_f16(((uint16_t *)p)[i] = dt_to_f16((float)x));
     else if (v->type == DT_I32)
       t->integer[i] = ((int32_t *)p)[i] = (int32_t)(h % 3);
     else
@@ -180,7 +186,7 @@ static bool run_once(Run *r, const Plan *p, void *lib, bool integers) {
 }
 
 bool harness_run(Module *m, Id fn, bool integers) {
-  Run r = {.m = m, .f = &m->fn.at[fn], .fn = fn, .unit = m->compute == DT_F64 ? 0x1p-53 : 0x1p-24};
+  Run r = {.m = m, .f = &m->fn.at[fn], .fn = fn, .unit = harness_unit != 0 ? harness_unit : m->compute == DT_F64 ? 0x1p-53 : 0x1p-24};
   CHECK(r.f->arg.n <= MOST && r.f->result.n <= MOST);
   m->entry[ENTRY_STEP] = fn;
   if (!m->target || harness_cuda) target_use(m, target_named(harness_cuda ? "cuda" : "cpu"));
