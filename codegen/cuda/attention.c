@@ -31,7 +31,7 @@ typedef struct AttentionCall {
   const Attention *a;
   Id value[NOPERAND];
   int64_t batch, kv_heads, group, tq, tk, dim;
-  bool tensor; // tensor cores compute the forward
+  bool tensor; // tensor cores compute it
 } AttentionCall;
 
 static AttentionCall call_of(const Module *m, const Fn *f, const Stmt *s) {
@@ -93,9 +93,11 @@ static bool has_whole_rows(const Cuda *c, Id value) {
 static bool by_tensor_cores(const Plan *p, const FnPlan *fp, const AttentionCall *call) {
   const Cuda c = {.plan = p, .m = p->m, .f = call->f, .fp = fp};
   Dtype t = call->f->value.at[call->value[OPD_Q]].type;
-  if (!is_half(t) || call->dim % 16 || call->dim > 128) return false;
-  for (int i = OPD_Q; i <= OPD_V; i++)
-    if (call->f->value.at[call->value[i]].type != t || !has_whole_rows(&c, call->value[i])) return false;
+  const Operand operand[] = {OPD_Q, OPD_K, OPD_V, OPD_DO};
+  int n = call->callee->backward ? 4 : 3;
+  if (!is_half(t) || call->dim % 16 || call->dim > (call->callee->backward ? 64 : 128)) return false; // sums fit in registers
+  for (int i = 0; i < n; i++)
+    if (call->f->value.at[call->value[operand[i]]].type != t || !has_whole_rows(&c, call->value[operand[i]])) return false;
   return true;
 }
 
@@ -119,24 +121,30 @@ static bool has(const AttentionCall *c, uint8_t arg) { return arg >= NOPERAND ||
 
 // Rows of a block's tile: as DtTiling has them.
 static int64_t tile_of(const AttentionCall *c) { return c->dim * (int64_t)dtype_size(c->m->compute) <= 512 ? 64 : 32; }
-static int64_t tiles(const AttentionCall *c, int64_t rows) { return (rows + tile_of(c) - 1) / tile_of(c); }
+
+// A kernel with a block for each tile of `rows` of each of `heads`.
+static Part tiled(const AttentionCall *c, Str suffix, Str function, Str computes, int64_t heads, int64_t rows) {
+  int64_t tile = c->tensor ? 64 : tile_of(c);
+  return (Part){.suffix = suffix,
+                .function = str_printf("%s_%s", c->tensor ? "flash" : "attention", function),
+                .comment = str_printf(computes, (long long)tile),
+                .blocks = heads * ((rows + tile - 1) / tile),
+                .threads = c->tensor ? 128 : 256,
+                .placed = true};
+}
 
 static uint32_t parts_of(const AttentionCall *c, Part *p) {
-  int64_t heads = c->batch * c->kv_heads * c->group, rows = tile_of(c);
+  int64_t kv_heads = c->batch * c->kv_heads, heads = kv_heads * c->group;
   if (!c->callee->backward) {
-    p[0] = (Part){"", "attention_forward", str_printf("%lld queries of a head a block", (long long)rows), heads * tiles(c, c->tq), 256, .placed = true};
-    if (c->tensor)
-      p[0] = (Part){"", "flash_forward", "64 queries of a head a block", heads * ((c->tq + 63) / 64), 128, .placed = true};
+    p[0] = tiled(c, "", "forward", "%lld queries of a head a block", heads, c->tq);
     ADD(&p[0], OPD_Q, OPD_K, OPD_V, OPD_SLOPES, OPD_SINKS, OPD_O, OPD_LSE);
     return 1;
   }
   p[0] = (Part){"_delta", "attention_delta", "sum(e: o * dout), a warp for each query", (heads * c->tq + 7) / 8, 256, .placed = false};
   ADD(&p[0], OPD_O, OPD_DO, ARG_DELTA);
-  p[1] = (Part){"_keys", "attention_keys", str_printf("dk and dv, %lld keys a block", (long long)rows),
-                c->batch * c->kv_heads * tiles(c, c->tk), 256, .placed = true};
+  p[1] = tiled(c, "_keys", "keys", "dk and dv, %lld keys a block", kv_heads, c->tk);
   ADD(&p[1], OPD_Q, OPD_K, OPD_V, OPD_SLOPES, OPD_LSE, OPD_DO, ARG_DELTA, OPD_DK, OPD_DV);
-  p[2] = (Part){"_queries", "attention_queries", str_printf("dq, %lld queries of a head a block", (long long)rows),
-                heads * tiles(c, c->tq), 256, .placed = true};
+  p[2] = tiled(c, "_queries", "queries", "dq, %lld queries of a head a block", heads, c->tq);
   ADD(&p[2], OPD_Q, OPD_K, OPD_V, OPD_SLOPES, OPD_LSE, OPD_DO, ARG_DELTA, OPD_DQ);
   if (c->value[OPD_DSLOPES] == NONE && c->value[OPD_DSINKS] == NONE) return 3;
   p[3] = (Part){"_heads", "attention_heads", "gradients by head, a block each", c->kv_heads * c->group, 256, .placed = false};

@@ -169,6 +169,7 @@ static const Field program_field[] = {
     FIELD(DtProgram, loss_scaling, FIELD_BOOL, NULL),
     FIRST(DtProgram, device_level, FIELD_INT, NULL),
     FIELD(DtProgram, device_features, FIELD_TEXT, NULL),
+    FIELD(DtProgram, device_products, FIELD_BOOL, NULL),
     FIRST(DtProgram, ndata, FIELD_INT, NULL),
     FIELD(DtProgram, nparam, FIELD_INT, NULL),
     FIELD(DtProgram, ntotal, FIELD_INT, NULL),

@@ -76,6 +76,23 @@ DT_DEVICE void dt_flash_add(float (&sum)[dim / 8][4], const float (&weight)[8][4
   }
 }
 
+// The warp's sums to rows `row` and row + 8, times by_0 and by_1.
+template <int dim, class S, class T>
+DT_DEVICE void dt_flash_store(T *to, const float (&sum)[dim / 8][4], int row, int count, float by_0, float by_1) {
+#pragma unroll
+  for (int r = 0; r < 2; r++) {
+    if (row + 8 * r >= count) continue;
+#pragma unroll
+    for (int n = 0; n < dim / 8; n++)
+#pragma unroll
+      for (int i = 0; i < 2; i++)
+        to[(row + 8 * r) * S::row + (n * 8 + 2 * (int)(threadIdx.x % 4) + i) * S::element] = (T)(sum[n][2 * r + i] * (r ? by_1 : by_0));
+  }
+}
+
+// Whether a score is its product times scale.
+template <class X> constexpr bool dt_is_plain = X::cap == 0 && X::bias == 0;
+
 // Whether each of 64 queries from i on sees each of 64 keys from j on.
 template <class X> DT_DEVICE bool dt_tile_is_full(const DtPlaces &at, int i, int j) {
   if (i + DT_FLASH_ROWS > X::tq || j + DT_FLASH_ROWS > X::tk) return false;
@@ -98,7 +115,7 @@ DT_DEVICE void dt_flash_scores(float (&s)[8][4], const DtPlaces &at, float slope
 #pragma unroll
     for (int i = 0; i < 4; i++) {
       const int row = query + i / 2 * 8, key = j + n * 8 + (int)threadIdx.x % 4 * 2 + i % 2;
-      if constexpr (X::cap == 0 && X::bias == 0) s[n][i] *= scale;
+      if constexpr (dt_is_plain<X>) s[n][i] *= scale;
       else s[n][i] = dt_score<X>(at, s[n][i], slope, row, key).z * log2_e;
       if (!full && !dt_sees<X>(at, row, key)) s[n][i] = -INFINITY;
     }
@@ -158,20 +175,129 @@ DT_DEVICE void dt_flash_forward(const DtPlaces &at, const T *q, const T *k, cons
     if (j < X::tk) dt_copy_tile<dim, typename X::K>(keys, k, j, X::tk);
     dt_flash_add<dim>(sum, s, values);
   }
-  o += X::O::head(w.batch, w.group, w.member);
   lse += (int64_t)((w.batch * X::kv_heads + w.group) * X::group + w.member) * X::tq;
 #pragma unroll
   for (int r = 0; r < 2; r++) {
     const int row = query + 8 * r;
     total[r] = dt_lanes<DtSum, 4>(total[r]);
-    const float by = total[r] == 0 ? 0.0f : 1.0f / total[r];
-    if (row >= X::tq) continue;
-    if (t == 0) lse[row] = total[r] == 0 ? -INFINITY : logf(total[r]) + most[r] * 0.6931471805599453f;
-#pragma unroll
-    for (int n = 0; n < dim / 8; n++)
-#pragma unroll
-      for (int i = 0; i < 2; i++) o[row * X::O::row + (n * 8 + 2 * t + i) * X::O::element] = (Out)(sum[n][2 * r + i] * by);
+    if (t == 0 && row < X::tq) lse[row] = total[r] == 0 ? -INFINITY : logf(total[r]) + most[r] * 0.6931471805599453f;
+    total[r] = total[r] == 0 ? 0.0f : 1.0f / total[r];
   }
+  dt_flash_store<dim, typename X::O>(o + X::O::head(w.batch, w.group, w.member), sum, query, X::tq, total[0], total[1]);
+}
+
+// ---- backward. Adjoints of scores are rounded to 16 bits before they are multiplied with keys and queries.
+
+// Of a pair: exp(z - lse), and the adjoint of the product of query and key, less a factor of scale where that is all that
+// stands between product and score. lse: times log2 e; inf where the query sees no key.
+template <class X>
+DT_DEVICE DtPair<float> dt_flash_pair(const DtPlaces &at, float product, float dp, float lse, float delta, float slope, int query,
+                                      int key, bool full) {
+  constexpr float log2_e = 1.4426950408889634f, scale = (float)(X::scale * 1.4426950408889634);
+  if (!full && !dt_sees<X>(at, query, key)) return {0, 0};
+  if constexpr (dt_is_plain<X>) {
+    const float p = exp2f(fmaf(product, scale, -lse));
+    return {p, p * (dp - delta)};
+  } else {
+    const DtScore<float> s = dt_score<X>(at, product, slope, query, key);
+    const float p = exp2f(fmaf(s.z, log2_e, -lse));
+    return {p, p * (dp - delta) * s.by};
+  }
+}
+template <class X> DT_DEVICE float dt_left_out() { return dt_is_plain<X> ? (float)X::scale : 1.0f; }
+
+DT_DEVICE float dt_flash_lse(float lse) { return lse == -INFINITY ? INFINITY : lse * 1.4426950408889634f; }
+
+// dq: a block for 64 queries, 16 to a warp.
+template <class X, class T, class Slope, class Out>
+DT_DEVICE void dt_flash_queries(const DtPlaces &at, const T *q, const T *k, const T *v, const Slope *slopes, const float *lse,
+                                const T *dout, const float *delta, Out *dq) {
+  constexpr int dim = X::dim, tiles = (X::tq + DT_FLASH_ROWS - 1) / DT_FLASH_ROWS;
+  __shared__ DtTile<dim, T> keys, values;
+  const DtWork w = dt_work(X::kv_heads, X::group, X::batch * X::kv_heads * X::group, DT_FLASH_ROWS, tiles, X::causal);
+  const int warp = w.first + (int)threadIdx.x / 32 * 16, query = warp + (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
+  const float slope = dt_slope<X, float>(slopes, w.group, w.member);
+  const int64_t head = (int64_t)((w.batch * X::kv_heads + w.group) * X::group + w.member) * X::tq;
+  k += X::K::head(w.batch, w.group, 0);
+  v += X::V::head(w.batch, w.group, 0);
+  uint32_t a[dim / 16][4], da[dim / 16][4];
+  dt_load_rows<dim, typename X::Q>(a, q + X::Q::head(w.batch, w.group, w.member), warp, X::tq);
+  dt_load_rows<dim, typename X::DO>(da, dout + X::DO::head(w.batch, w.group, w.member), warp, X::tq);
+  float sum[dim / 8][4] = {}, lse_i[2] = {}, delta_i[2] = {};
+#pragma unroll
+  for (int r = 0; r < 2; r++)
+    if (query + 8 * r < X::tq) lse_i[r] = dt_flash_lse(lse[head + query + 8 * r]), delta_i[r] = delta[head + query + 8 * r];
+#pragma unroll 1
+  for (int j = dt_next_tile<X>(at, w.first, 0); j < X::tk; j = dt_next_tile<X>(at, w.first, j + DT_FLASH_ROWS)) {
+    dt_copy_tile<dim, typename X::K>(keys, k, j, X::tk);
+    dt_copy_tile<dim, typename X::V>(values, v, j, X::tk);
+    dt_copies_wait();
+    __syncthreads(); // the tiles are there
+    float s[8][4], dp[8][4];
+    dt_flash_products<dim>(s, a, keys);
+    dt_flash_products<dim>(dp, da, values);
+    const bool full = dt_tile_is_full<X>(at, w.first, j);
+#pragma unroll
+    for (int n = 0; n < 8; n++)
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        s[n][i] = dt_flash_pair<X>(at, s[n][i], dp[n][i], lse_i[i / 2], delta_i[i / 2], slope, query + i / 2 * 8,
+                                   j + n * 8 + 2 * t + i % 2, full).ds;
+    dt_flash_add<dim>(sum, s, keys);
+    __syncthreads(); // the tiles have been read
+  }
+  dt_flash_store<dim, typename X::DQ>(dq + X::DQ::head(w.batch, w.group, w.member), sum, query, X::tq, dt_left_out<X>(),
+                                      dt_left_out<X>());
+}
+
+// dk and dv: a block for 64 keys, 16 to a warp, and all heads of their group in turn.
+template <class X, class T, class Slope, class Out>
+DT_DEVICE void dt_flash_keys(const DtPlaces &at, const T *q, const T *k, const T *v, const Slope *slopes, const float *lse,
+                             const T *dout, const float *delta, Out *dk, Out *dv) {
+  constexpr int dim = X::dim, tiles = (X::tk + DT_FLASH_ROWS - 1) / DT_FLASH_ROWS;
+  __shared__ DtTile<dim, T> queries, adjoints;
+  const DtWork w = dt_work(X::kv_heads, 1, X::batch * X::kv_heads, DT_FLASH_ROWS, tiles, false);
+  const int warp = w.first + (int)threadIdx.x / 32 * 16, key = warp + (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
+  uint32_t a[dim / 16][4], da[dim / 16][4];
+  dt_load_rows<dim, typename X::K>(a, k + X::K::head(w.batch, w.group, 0), warp, X::tk);
+  dt_load_rows<dim, typename X::V>(da, v + X::V::head(w.batch, w.group, 0), warp, X::tk);
+  float sum_k[dim / 8][4] = {}, sum_v[dim / 8][4] = {};
+#pragma unroll 1
+  for (int member = 0; member < X::group; member++) {
+    const float slope = dt_slope<X, float>(slopes, w.group, member);
+    const int64_t head = (int64_t)((w.batch * X::kv_heads + w.group) * X::group + member) * X::tq;
+#pragma unroll 1
+    for (int i = 0; i < X::tq; i += DT_FLASH_ROWS) {
+      if (!dt_tile_sees<X>(at, i, DT_FLASH_ROWS, w.first, DT_FLASH_ROWS)) continue;
+      dt_copy_tile<dim, typename X::Q>(queries, q + X::Q::head(w.batch, w.group, member), i, X::tq);
+      dt_copy_tile<dim, typename X::DO>(adjoints, dout + X::DO::head(w.batch, w.group, member), i, X::tq);
+      dt_copies_wait();
+      __syncthreads(); // the tiles are there
+      float s[8][4], dp[8][4];
+      dt_flash_products<dim>(s, a, queries);
+      dt_flash_products<dim>(dp, da, adjoints);
+      const bool full = dt_tile_is_full<X>(at, i, w.first);
+#pragma unroll
+      for (int n = 0; n < 8; n++)
+#pragma unroll
+        for (int c = 0; c < 2; c++) {
+          const int query = i + n * 8 + 2 * t + c;
+          const float lse_i = query < X::tq ? dt_flash_lse(lse[head + query]) : 0.0f, delta_i = query < X::tq ? delta[head + query] : 0.0f;
+#pragma unroll
+          for (int r = 0; r < 2; r++) {
+            const DtPair<float> pair =
+                dt_flash_pair<X>(at, s[n][2 * r + c], dp[n][2 * r + c], lse_i, delta_i, slope, query, key + 8 * r, full);
+            s[n][2 * r + c] = pair.p;
+            dp[n][2 * r + c] = pair.ds;
+          }
+        }
+      dt_flash_add<dim>(sum_v, s, adjoints);
+      dt_flash_add<dim>(sum_k, dp, queries);
+      __syncthreads(); // the tiles have been read
+    }
+  }
+  dt_flash_store<dim, typename X::DK>(dk + X::DK::head(w.batch, w.group, 0), sum_k, key, X::tk, dt_left_out<X>(), dt_left_out<X>());
+  dt_flash_store<dim, typename X::DV>(dv + X::DV::head(w.batch, w.group, 0), sum_v, key, X::tk, 1.0f, 1.0f);
 }
 
 #endif
