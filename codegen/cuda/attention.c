@@ -10,7 +10,7 @@ enum { MOST_DIM = 256, MOST_PLACE = 1 << 30, MOST_ARGS = NOPERAND + 3 };
 // What kernels take besides operands: sum(e: o * dout) of each query, and ints that say where a rank stands.
 enum { ARG_DELTA = NOPERAND, ARG_QUERY_RANK, ARG_KEY_RANK, NARGS };
 static const char *const arg_name[NARGS] = {"q",  "k",  "v",       "slopes", "sinks", "o",          "lse",   "dout",
-                                            "dq", "dk", "dv", "dslopes", "dsinks", "attention_delta", "query_rank", "key_rank"};
+                                            "dq", "dk", "dv", "dslopes", "dsinks", "delta", "query_rank", "key_rank"};
 
 // A kernel of the call.
 typedef struct Part {
