@@ -117,7 +117,7 @@ static void put_forward(Buf *b, const Form *x) {
   put_parameters(b, x, 3 + x->slopes + x->sinks);
   buf_printf(b, " {\n");
   put_scores(b, x);
-  put(b, x, "  m[b<B, g<G, r<R, i<I]: T = max(j<J: where(V, z[b, g, r, i, j], -1e30))\n");
+  put(b, x, "  m[b<B, g<G, r<R, i<I]: T = max(j<J: where(V, z[b, g, r, i, j], -16.0))\n");
   put(b, x, "  l[b<B, g<G, r<R, i<I]: T = sum(j<J: where(V, exp(z[b, g, r, i, j] - m[b, g, r, i]), 0.0))\n");
   put(b, x, "  lse[b<B, g<G, r<R, i<I] = log(l[b, g, r, i]");
   if (has_sink(x)) buf_printf(b, " + exp(%s - m[b, g, r, i])", sink_of(x));
