@@ -181,6 +181,7 @@ typedef struct DtProgram {
   bool loss_scaling;
   int device_level; // that the kernels need, as the target's runtime/device/ numbers them; 0: no named ones
   const char *device_features; // and what beyond a level, or NULL
+  bool device_products; // they need the device's library of matrix products
   int ndata, nparam, ntotal, nmetric, nmoment, nkernel;
   const DtData *data;
   const DtParam *param;
@@ -218,7 +219,6 @@ typedef struct DtProgram {
   int in_flight;
   // That kernels ask for on a thread of the host, at most.
   int64_t scratch_bytes;
-  bool device_products; // it needs the device's library of matrix products
 } DtProgram;
 
 // A call's results, at most: loss and metrics, or totals.
