@@ -17,6 +17,7 @@
 enum { MOST = 80 };
 
 bool harness_cuda;
+const char *harness_limits;
 double harness_unit;
 
 // Everything of one run: storage as the compiled function sees it, tensors as the interpreter does.
@@ -190,6 +191,8 @@ bool harness_run(Module *m, Id fn, bool integers) {
   CHECK(r.f->arg.n <= MOST && r.f->result.n <= MOST);
   m->entry[ENTRY_STEP] = fn;
   if (!m->target || harness_cuda) target_use(m, target_named(harness_cuda ? "cuda" : "cpu"));
+  Buf wrong = {0};
+  if (harness_limits) CHECK(limits_set(&m->limits, harness_limits, &wrong));
   Plan *p = plan_lower(m);
   void *lib = harness_cuda ? build_cuda(p) : build(p, str_intern("native"));
   if (!lib) return false;

@@ -16,6 +16,7 @@ bool harness_run(Module *m, Id fn, bool integers);
 
 // Where it is set: kernels are emitted as CUDA and run on the CPU, in each order of threads.
 extern bool harness_cuda;
+extern const char *harness_limits; // that differ from the target's, as DTC_LIMITS says them; or NULL
 // The roundoff that results are compared by, where values inside are of 16 bits; 0: that of the type that is computed in.
 extern double harness_unit;
 
