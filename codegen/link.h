@@ -28,7 +28,7 @@ Str install_dir(void);
 // ---- for Target.build
 
 bool link_write(Str path, const Buf *b); // false after a message
-// What a target's programs are linked with.
+// The archive and the libraries of a target's programs.
 typedef struct LinkWith {
   const char *runtime; // the runtime's archive in lib/dtc, "libdtc_rt.a"
   const char *const *library; // libraries, and flags; ends with NULL

@@ -1,5 +1,5 @@
-// What a matrix product is, for all that ask: pass precision, whose products take 16-bit operands; pass shard, which cuts
-// products first; normalise, which brings sums into their form; codegen/lower, which hands them to a library.
+// The definition of a matrix product, for all that ask: precision, whose products take 16-bit operands; shard, which
+// cuts products first; normalise, which brings sums into their form; codegen/lower, which hands them to a library.
 #ifndef DTC_PASSES_PRODUCT_H
 #define DTC_PASSES_PRODUCT_H
 

@@ -58,7 +58,7 @@ static bool multiplies_bf16(const Plan *p) {
   return false;
 }
 
-// What it needs beyond its level, for dt_cpu_has; of native all that this machine has. AMX only where products use
+// Features beyond the processor's level, for dt_cpu_has; of native all that this machine has. AMX only where products use
 // it: not every virtual machine of such a processor has it.
 static void features_of(Str arch, bool bf16, char *out, size_t size) {
   static const struct {

@@ -7,7 +7,7 @@
 
 enum { MOST_DIM = 256, MOST_PLACE = 1 << 30, MOST_ARGS = NOPERAND + 3 };
 
-// What kernels take besides operands: sum(e: o * dout) of each query, and ints that say where a rank stands.
+// The kernels' arguments besides operands: sum(e: o * dout) of each query, and ints that say where a rank stands.
 enum { ARG_DELTA = NOPERAND, ARG_QUERY_RANK, ARG_KEY_RANK, NARGS };
 static const char *const arg_name[NARGS] = {"q",  "k",  "v",       "slopes", "sinks", "o",          "lse",   "dout",
                                             "dq", "dk", "dv", "dslopes", "dsinks", "delta", "query_rank", "key_rank"};
@@ -172,7 +172,7 @@ static void put_by_head(Cuda *c, const char *name, const Layout *l) {
   buf_printf(c->out, "  static constexpr int %s_g = %lld, %s_r = %lld;\n", name, (long long)l->stride[0], name, (long long)l->stride[1]);
 }
 
-// What differs from a plain softmax of all keys.
+// The parameters of all but a plain softmax of all keys.
 static void put_form(Cuda *c, const Attention *a) {
   Buf *b = c->out;
   if (a->causal) buf_printf(b, "  static constexpr bool causal = true;\n");

@@ -24,7 +24,7 @@ typedef struct Schedule {
   int teams; // of a block
   int64_t points; // of the grid; tiles, which are the processor's, do not count
   int64_t blocks;
-  int width; // > 1: a team is a thread that takes so many neighbouring points at once
+  int width; // of a team that is a thread: neighbouring points that it takes at once
 } Schedule;
 
 // How a team runs a nest.

@@ -188,7 +188,7 @@ static void read_cached(Cuda *c) {
   }
 }
 
-// What is declared in the loops over positions. outer: in groups of neighbours, the variable's name outside of a group.
+// The declarations in the loops over positions. outer: in groups of neighbours, the variable's name outside of a group.
 typedef struct Spread {
   Decls at, loops, point, own;
   Str outer;

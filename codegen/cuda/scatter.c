@@ -65,7 +65,7 @@ static void decode(Cuda *c, Decls *d, Str at, const uint8_t *loop, uint32_t n) {
   }
 }
 
-// What distinguishes the rows that places add to: the only subscript that names one, or the whole offset.
+// The number of the row that a place adds to: the only subscript that names one, or the whole offset.
 static Str key(Cuda *c, const char **type, Id *only) {
   Form f = cuda_form_lhs(c, c->ns);
   bool one = f.rest.nrest == 1;

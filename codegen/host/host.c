@@ -4,7 +4,7 @@
 #include "codegen/host/host.h"
 #include "codegen/target.h"
 
-// What a function needs, it or those that it calls, which come before it in h->order.
+// The needs of a function and of those that it calls, which come before it in h->order.
 static void find_needs(Host *h, Id fn) {
   const FnPlan *fp = &h->p->fn[fn];
   for (uint32_t i = 0; i < fp->kernel.n; i++) {

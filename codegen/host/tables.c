@@ -228,7 +228,7 @@ static void check_struct(const Struct *s) {
 
 // ---- a row
 
-// What goes between two braces: pieces with commas between them.
+// The text between two braces: pieces with commas between them.
 typedef struct Row {
   Arena *a;
   VEC(Str) piece;

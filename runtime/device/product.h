@@ -1,4 +1,4 @@
-// What emitted code says of a batched strided matrix product, C[m, n] = beta * C + A[m, k] * B[k, n], on any target.
+// The shape of a batched strided matrix product in emitted code, C[m, n] = beta * C + A[m, k] * B[k, n], on any target.
 #ifndef DTC_RUNTIME_PRODUCT_H
 #define DTC_RUNTIME_PRODUCT_H
 

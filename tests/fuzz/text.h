@@ -1,4 +1,4 @@
-// What harnesses of IR text share.
+// The common part of harnesses of IR text.
 #ifndef DTC_FUZZ_TEXT_H
 #define DTC_FUZZ_TEXT_H
 

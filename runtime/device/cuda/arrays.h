@@ -5,7 +5,7 @@
 #include "runtime/device/cuda/kernel.h"
 #include "runtime/device/cuda/sizes.h"
 
-// Elements of a thread's loop over n: i, then every so many threads further on.
+// The elements of a thread, of n: i, then one for each round of the grid's threads.
 #define DT_EACH(i, n)                                                                                                  \
   for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x)
 

@@ -9,7 +9,7 @@
 //
 // A block of 256 threads, 16 x 16, computes the rows of its tile: queries forward and for dq, keys for dk and dv. The
 // tiles of the other side come one after the other, 32 rows each, those without a visible pair left out. Every sum has
-// an order of its own, a function of sizes alone: there are no atomics.
+// a fixed order, a function of sizes alone: there are no atomics.
 #ifndef DT_CUDA_ATTENTION_H
 #define DT_CUDA_ATTENTION_H
 

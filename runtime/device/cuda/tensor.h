@@ -92,7 +92,7 @@ template <bool transposed, class T> DT_DEVICE void dt_emulate_matrices(uint32_t 
   }
 }
 
-// What is copied is NaN until the thread waits.
+// The copied bytes are NaN until the thread waits.
 struct DtCopy {
   void *to;
   unsigned char bytes[16];

@@ -16,7 +16,7 @@ void *const *apart_args(const void **arg, int n) {
 
 #define H(p) apart_bytes(p)
 
-// What is called `name` gets `args`, which name the parameters `params`.
+// The function called `name` gets `args`, which name the parameters `params`.
 #define WRAP(result, name, params, args)                                                           \
   result __real_##name params;                                                                     \
   result __wrap_##name params;                                                                     \
