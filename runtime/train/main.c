@@ -367,7 +367,10 @@ int dt_main(const DtProgram *p, int argc, char **argv) {
   }
   a.first = dt_world.rank == 0;
   if (dt_world.size > dt_device_limits()->ranks) {
-    dt_fail(&e, DT_EXIT_MISFIT, "%d ranks: on this target the program runs as %d", dt_world.size, dt_device_limits()->ranks);
+    e.status = DT_EXIT_MISFIT; // of all of them, and one says why
+    if (a.first)
+      dt_fail(&e, DT_EXIT_MISFIT, "the program was started as %d ranks; on this target a run has %d", dt_world.size,
+              dt_device_limits()->ranks);
   } else {
     dt_device_open((int)a.r.o.threads, dt_world.local_size);
     run(&a, &e);
