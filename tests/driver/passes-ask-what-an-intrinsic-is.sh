@@ -5,6 +5,7 @@ cd "$SRC"
 python3 - <<'PY' || fail "see above: what a pass must know of an intrinsic is a question for ir/intrinsic.h"
 import pathlib, re, sys
 printers = {f"codegen/cpu/{name}" for name in ("attention.c", "launch.c", "library.c", "target.c", "target.h")}
+printers |= {f"codegen/cuda/{name}" for name in ("attention.c", "cuda.h", "emit.h", "launch.c", "module.c", "target.c", "target.h")}
 bare = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|^#include[^\n]*', re.S | re.M)
 found = seen = 0
 for folder in ("passes", "codegen"):
