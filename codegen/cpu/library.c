@@ -1,24 +1,6 @@
-// What the runtime's library computes: matrix products, running sums, and the scratch memory that these ask for.
+// The scratch memory that the runtime's products and attention ask for.
 #include "codegen/cpu/target.h"
 #include "runtime/device/cpu/scratch.h"
-
-// In the type that is computed in, or operands of one 16-bit type and a result of that or of float.
-static bool types_fit(const Module *m, Dtype a, Dtype b, Dtype c) {
-  if (a != b || (m->compute != DT_F32 && m->compute != DT_F64)) return false;
-  return is_half(a) ? m->compute == DT_F32 && (c == a || c == DT_F32) : a == m->compute && c == a;
-}
-
-bool cpu_takes_product(const Module *m, const Fn *f, const GemmPlan *g) {
-  Dtype a = f->value.at[g->a].type;
-  if (!types_fit(m, a, f->value.at[g->b].type, f->value.at[g->c].type)) return false;
-  if (g->bias == NONE) return true;
-  Dtype bias = f->value.at[g->bias].type;
-  return bias == m->compute || (is_half(bias) && is_half(a));
-}
-
-bool cpu_takes_scan(const Module *m, Dtype t) {
-  return t == DT_I32 || ((t == DT_F32 || t == DT_F64) && t == m->compute);
-}
 
 static int64_t of_kernel(const Module *m, const Fn *f, const Kernel *k) {
   if (k->kind == K_INTRINSIC) return cpu_attention_scratch(m, f, &f->stmt.at[k->stmt.at[0]]);

@@ -49,8 +49,8 @@ const Target cpu_target = {
         },
     .alignment = 64, // a cache line, and the longest vector
     .stores = stores,
-    .takes_product = cpu_takes_product,
-    .takes_scan = cpu_takes_scan,
+    .takes_product = product_types_fit,
+    .takes_scan = scan_type_fits,
     .takes_intrinsic = cpu_takes_attention,
     .scratch = cpu_scratch,
     .lane_index = lane_best,

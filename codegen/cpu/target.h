@@ -11,8 +11,6 @@ void cpu_schedule(Schedule *x);
 void cpu_tasks(const Module *m, Kernel *k);
 
 // library.c
-bool cpu_takes_product(const Module *m, const Fn *f, const GemmPlan *g);
-bool cpu_takes_scan(const Module *m, Dtype t);
 int64_t cpu_scratch(const Plan *p);
 
 // attention.c: a call of the attention intrinsic

@@ -18,6 +18,7 @@ bool cuda_takes_attention(const Module *m, const Fn *f, const Stmt *call, const 
 int64_t cuda_attention_scratch(const Module *m, const Fn *f, const Stmt *call);
 // Whether cuBLASLt computes the product: strides, types and bias are such as it takes.
 bool cuda_library_takes(const Fn *f, const GemmPlan *g);
+bool cuda_by_library(const Fn *f, const Kernel *k); // the kernel is such a product
 // Whether the function steps as many elements of its arrays as the launch says: the optimizer's update.
 bool cuda_has_extent(const Fn *f);
 

@@ -3,13 +3,11 @@
 #include "codegen/cuda/target.h"
 #include "codegen/host/host.h"
 
-static bool by_library(const Fn *f, const Kernel *k) { return k->kind == K_GEMM && cuda_library_takes(f, &k->gemm); }
-
 void cuda_declare(Host *h, Id fn, const Kernel *k) {
   const Fn *f = &h->m->fn.at[fn];
   int64_t blocks;
   int x, y;
-  if (by_library(f, k)) {
+  if (cuda_by_library(f, k)) {
     host_declare_product(h, f, k);
     return;
   }
@@ -48,7 +46,7 @@ void cuda_launch(HostFn *x, uint32_t kernel) {
   switch (k->kind) {
   case K_LOOPS: launch_loops(x, k); return;
   case K_GEMM:
-    if (by_library(x->f, k)) host_launch_product(x, kernel, "dt_matmul", "dt_matmul_bias");
+    if (cuda_by_library(x->f, k)) host_launch_product(x, kernel, "dt_matmul", "dt_matmul_bias");
     else host_launch_product(x, kernel, "dt_launch_product", "dt_launch");
     return;
   case K_SCAN: launch_scan(x, k); return;

@@ -64,7 +64,7 @@ static bool print_kernel(Cuda *c, const FnPlan *fp, const Kernel *k, Buf *err) {
 
 // Products that the library computes have no kernel.
 static bool is_printed(const FnPlan *fp, const Module *m, const Kernel *k) {
-  return kernel_is_named(k) && !(k->kind == K_GEMM && cuda_library_takes(&m->fn.at[fp->fn], &k->gemm));
+  return kernel_is_named(k) && !cuda_by_library(&m->fn.at[fp->fn], k);
 }
 
 static void print_row(const Plan *p, Id fn, const Kernel *k, Buf *out) {

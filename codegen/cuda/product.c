@@ -116,6 +116,8 @@ bool cuda_library_takes(const Fn *f, const GemmPlan *g) {
   return true;
 }
 
+bool cuda_by_library(const Fn *f, const Kernel *k) { return k->kind == K_GEMM && cuda_library_takes(f, &k->gemm); }
+
 // ---- as a kernel
 
 void cuda_product(Cuda *c) {

@@ -6,35 +6,26 @@
 
 static bool stores(Dtype t) { return t != DT_REAL; }
 
-// In the type that is computed in, or operands of one 16-bit type and a result of that or of float. Strides that cuBLASLt
-// does not take are computed by a kernel.
+// A kernel computes products of strides that cuBLASLt does not take. The library's product and the bias apart are better
+// than both by a kernel.
 static bool takes_product(const Module *m, const Fn *f, const GemmPlan *g) {
-  Dtype a = f->value.at[g->a].type, b = f->value.at[g->b].type, c = f->value.at[g->c].type;
-  if (a != b || (m->compute != DT_F32 && m->compute != DT_F64)) return false;
-  if (is_half(a) ? m->compute != DT_F32 || (c != a && c != DT_F32) : a != m->compute || c != a) return false;
-  if (g->bias == NONE) return true;
-  GemmPlan alone = *g; // better by the library, and the bias apart, than both by a kernel
+  GemmPlan alone = *g;
   alone.bias = NONE;
-  Dtype bias = f->value.at[g->bias].type;
-  if (cuda_library_takes(f, &alone)) return cuda_library_takes(f, g);
-  return bias == m->compute || (is_half(bias) && is_half(a));
+  if (!product_types_fit(m, f, g)) return false;
+  return !cuda_library_takes(f, &alone) || cuda_library_takes(f, g);
 }
-
-static bool takes_scan(const Module *m, Dtype t) { return t == DT_I32 || ((t == DT_F32 || t == DT_F64) && t == m->compute); }
-
-static bool by_library(const Fn *f, const Kernel *k) { return k->kind == K_GEMM && cuda_library_takes(f, &k->gemm); }
 
 bool cuda_uses_library(const Plan *p) {
   for (Id f = 0; f < p->m->fn.n; f++)
     for (uint32_t i = 0; i < p->fn[f].kernel.n; i++)
-      if (by_library(&p->m->fn.at[f], &p->fn[f].kernel.at[i])) return true;
+      if (cuda_by_library(&p->m->fn.at[f], &p->fn[f].kernel.at[i])) return true;
   return false;
 }
 
 enum { WORKSPACE = 32 << 20 }; // of cuBLASLt
 static int64_t scratch_of(const Plan *p, const Fn *f, const Kernel *k) {
   if (k->kind == K_INTRINSIC) return cuda_attention_scratch(p->m, f, &f->stmt.at[k->stmt.at[0]]);
-  return by_library(f, k) ? WORKSPACE : 0;
+  return cuda_by_library(f, k) ? WORKSPACE : 0;
 }
 
 // Kernels run one after the other: they have one place in turn.
@@ -112,7 +103,7 @@ const Target cuda_target = {
     .alignment = 256, // as of what the driver allocates
     .stores = stores,
     .takes_product = takes_product,
-    .takes_scan = takes_scan,
+    .takes_scan = scan_type_fits,
     .takes_intrinsic = cuda_takes_attention,
     .scratch = scratch,
     .lane_index = lane_best,

@@ -166,6 +166,11 @@ bool pass_plan(Module *m); // address, callee_frame and frame_bytes
 Plan *plan_lower(Module *m);
 // True if the statement is a matrix product that the target's library takes, and worth it; fills *g.
 bool match_gemm(const Module *m, const Fn *f, const Layout *layout, const Stmt *s, GemmPlan *g);
+// For targets that ask no more of a product's types, Target.takes_product: all are the type that is computed in; or
+// operands are of one 16-bit type, the result of that or float, and so is the bias, or of any 16-bit type.
+bool product_types_fit(const Module *m, const Fn *f, const GemmPlan *g);
+// And of a running sum's, Target.takes_scan: ints, or the type that is computed in.
+bool scan_type_fits(const Module *m, Dtype t);
 // True if the statement is a call of an intrinsic that the target has an implementation of; otherwise its body is
 // compiled as any function's. Costs of one call, if cost is not NULL.
 typedef struct Cost {

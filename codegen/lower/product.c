@@ -208,3 +208,12 @@ bool match_gemm(const Module *m, const Fn *f, const Layout *layout, const Stmt *
   return product_is_large(&m->limits, rows, columns, terms, (double)(g->m * g->n * g->k)) &&
          loops_around(&p, g) && m->target->takes_product(m, f, g);
 }
+
+bool product_types_fit(const Module *m, const Fn *f, const GemmPlan *g) {
+  Dtype a = f->value.at[g->a].type, b = f->value.at[g->b].type, c = f->value.at[g->c].type;
+  if (a != b || (m->compute != DT_F32 && m->compute != DT_F64)) return false;
+  if (is_half(a) ? m->compute != DT_F32 || (c != a && c != DT_F32) : a != m->compute || c != a) return false;
+  if (g->bias == NONE) return true;
+  Dtype bias = f->value.at[g->bias].type;
+  return bias == m->compute || (is_half(bias) && is_half(a));
+}

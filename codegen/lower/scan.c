@@ -80,3 +80,7 @@ bool match_scan(const Fuse *u, const Stmt *s, ScanPlan *p) {
   p->along = (ScanDim){s->index[i].extent, x.coef[s->nfree], y.coef[i]};
   return other_dims(s, i, &x, &y, p);
 }
+
+bool scan_type_fits(const Module *m, Dtype t) {
+  return t == DT_I32 || ((t == DT_F32 || t == DT_F64) && t == m->compute);
+}
