@@ -2,12 +2,11 @@
 #ifndef DTC_RUNTIME_CPU_LAUNCH_H
 #define DTC_RUNTIME_CPU_LAUNCH_H
 
-#include "runtime/base/parallel.h"
-#include "runtime/base/trace.h"
 #include "runtime/device.h"
 #include "runtime/device/cpu/attention.h"
 #include "runtime/device/cpu/gemm.h"
 #include "runtime/device/cpu/scan.h"
+#include "runtime/device/traced.h"
 #include "runtime/layers.h"
 
 // A fused kernel in kernels.o. Its symbol there, "kernel.NAME", is no identifier of C, so it is no
@@ -16,14 +15,6 @@
 
 // Where kernels read the number of a layer: an int32_t, at `name`.
 #define DT_LAYER_NUMBER(name, layer) const int32_t name[1] = {(int32_t)(layer)}
-
-#define DT_TRACED(name, ...)                                                                       \
-  do {                                                                                             \
-    if (dt_rehearsing) break;                                                                      \
-    dt_trace_begin(#name);                                                                         \
-    __VA_ARGS__;                                                                                   \
-    dt_trace_end(#name);                                                                           \
-  } while (0)
 
 // A fused kernel over `grid` points, `chunk` of them to a task; then its buffers.
 #define dt_launch(kernel, grid, chunk, ...)                                                        \

@@ -3,10 +3,9 @@
 #ifndef DTC_RUNTIME_CUDA_LAUNCH_H
 #define DTC_RUNTIME_CUDA_LAUNCH_H
 
-#include "runtime/base/parallel.h"
-#include "runtime/base/trace.h"
 #include "runtime/device.h"
 #include "runtime/device/product.h"
+#include "runtime/device/traced.h"
 #include "runtime/layers.h"
 
 // A kernel of kernels.cu, NAME_kernel: it runs as `blocks` blocks of x by y threads.
@@ -22,13 +21,6 @@ typedef struct DtCudaKernel {
 #define DT_LAYER_NUMBER(name, layer) const int32_t *const name = dt_cuda_number(layer)
 const int32_t *dt_cuda_number(int64_t n);
 
-#define DT_TRACED(name, ...)                                                                                           \
-  do {                                                                                                                 \
-    if (dt_rehearsing) break;                                                                                          \
-    dt_trace_begin(#name);                                                                                             \
-    __VA_ARGS__;                                                                                                       \
-    dt_trace_end(#name);                                                                                               \
-  } while (0)
 #define DT_POINTERS(...)                                                                                               \
   (const void *const[]){__VA_ARGS__}, (int)(sizeof((const void *const[]){__VA_ARGS__}) / sizeof(void *))
 
