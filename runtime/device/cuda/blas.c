@@ -16,10 +16,7 @@ static void *open_library(void) {
 
 const DtBlas *dt_blas_open(DtError *e) {
   static DtBlas blas;
-  static const struct {
-    const char *name;
-    size_t at;
-  } function[] = {
+  static const DtImport function[] = {
 #define X(result, name, arguments) {#name, offsetof(DtBlas, name)},
       DT_BLAS(X)
 #undef X
@@ -32,13 +29,8 @@ const DtBlas *dt_blas_open(DtError *e) {
             dlerror());
     return NULL;
   }
-  for (size_t i = 0; i < sizeof function / sizeof *function; i++) {
-    void **to = (void **)(void *)((char *)&blas + function[i].at);
-    *to = dlsym(lib, function[i].name);
-    if (*to) continue;
-    dt_fail(e, DT_EXIT_OS, "libcublasLt.so has no %s: it is too old; that of CUDA 12.4 or newer is needed",
-            function[i].name);
-    return NULL;
-  }
-  return &blas;
+  const char *missing = dt_import(lib, function, sizeof function / sizeof *function, &blas);
+  if (!missing) return &blas;
+  dt_fail(e, DT_EXIT_OS, "libcublasLt.so has no %s: it is too old; that of CUDA 12.4 or newer is needed", missing);
+  return NULL;
 }

@@ -1,13 +1,20 @@
 #include "runtime/device/cuda/driver.h"
 
 #include <dlfcn.h>
+#include <string.h>
+
+const char *dt_import(void *library, const DtImport *function, size_t n, void *to) {
+  for (size_t i = 0; i < n; i++) {
+    void *found = dlsym(library, function[i].name);
+    if (!found) return function[i].name;
+    memcpy((char *)to + function[i].at, &found, sizeof found);
+  }
+  return NULL;
+}
 
 const DtDriver *dt_driver_open(DtError *e) {
   static DtDriver driver;
-  static const struct {
-    const char *name;
-    size_t at;
-  } function[] = {
+  static const DtImport function[] = {
 #define X(name, arguments) {#name, offsetof(DtDriver, name)},
       DT_DRIVER(X)
 #undef X
@@ -17,13 +24,9 @@ const DtDriver *dt_driver_open(DtError *e) {
     dt_fail(e, DT_EXIT_OS, "this program runs on an NVIDIA GPU, and its driver is not there: %s", dlerror());
     return NULL;
   }
-  for (size_t i = 0; i < sizeof function / sizeof *function; i++) {
-    void **to = (void **)(void *)((char *)&driver + function[i].at);
-    *to = dlsym(lib, function[i].name);
-    if (*to) continue;
-    dt_fail(e, DT_EXIT_OS, "NVIDIA's driver is too old: libcuda.so.1 has no %s; CUDA %d.%d or newer is needed",
-            function[i].name, DT_DRIVER_VERSION / 1000, DT_DRIVER_VERSION % 1000 / 10);
-    return NULL;
-  }
-  return &driver;
+  const char *missing = dt_import(lib, function, sizeof function / sizeof *function, &driver);
+  if (!missing) return &driver;
+  dt_fail(e, DT_EXIT_OS, "NVIDIA's driver is too old: libcuda.so.1 has no %s; CUDA %d.%d or newer is needed", missing,
+          DT_DRIVER_VERSION / 1000, DT_DRIVER_VERSION % 1000 / 10);
+  return NULL;
 }

@@ -93,6 +93,14 @@ typedef struct DtDriver {
 
 enum { DT_DRIVER_VERSION = 12040 }; // that the program needs at least, as cuDriverGetVersion counts: 12.4
 
+// The functions of a table, each found in the library by its name and stored at its offset in *to. Returns the name of one
+// that the library has not, or NULL.
+typedef struct DtImport {
+  const char *name;
+  size_t at;
+} DtImport;
+const char *dt_import(void *library, const DtImport *function, size_t n, void *to);
+
 // NULL and 71 where there is no driver, or one without some function.
 const DtDriver *dt_driver_open(DtError *e);
 
