@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { DT_CANARY = 0xa5 };
 
@@ -18,6 +19,24 @@ static inline int64_t dt_written(const void *p, int64_t bytes) {
   const unsigned char *c = p;
   while (bytes > 0 && c[bytes - 1] == DT_CANARY) bytes--;
   return bytes;
+}
+
+// The pattern of memory that begins with it; or with `zeros`, of zeros that are numbers of so many bytes. Zeros are written
+// as negative ones: equal to zero in all that is computed of them, and no sum that they enter with anything but another of
+// them is one.
+static inline void dt_fill_pattern(void *p, int64_t bytes, int zeros) {
+  unsigned char *c = p;
+  memset(c, zeros ? 0 : DT_CANARY, (size_t)bytes);
+  for (int64_t i = zeros - 1; zeros && i < bytes; i += zeros) c[i] = 0x80;
+}
+
+// Bytes up to the last number, or the last 4 bytes, that are not the pattern any more.
+static inline int64_t dt_pattern_used(const void *p, int64_t bytes, int zeros) {
+  unsigned char pattern[8];
+  int64_t unit = zeros ? zeros : 4, n = bytes / unit * unit;
+  dt_fill_pattern(pattern, sizeof pattern, zeros);
+  while (n > 0 && !memcmp((const char *)p + n - unit, pattern, (size_t)unit)) n -= unit;
+  return n;
 }
 
 #endif

@@ -63,24 +63,9 @@ void dt_device_close(void) { dt_parallel_done(); }
 // that shows by what stood there before.
 static size_t rounded(int64_t bytes) { return ((size_t)bytes + SLACK + PAGE - 1) / PAGE * PAGE; }
 
-// Zeros are written as negative ones: equal to zero in all that is computed of them, and no sum that they enter with
-// anything but another of them is one.
-static void fill_pattern(unsigned char *p, int64_t bytes, int zeros) {
-  memset(p, zeros ? 0 : CANARY, (size_t)bytes);
-  for (int64_t i = zeros - 1; zeros && i < bytes; i += zeros) p[i] = 0x80;
-}
-
 static void guard(char *end) { memset(end, CANARY, SLACK); }
 
-// Bytes up to the last 4 that are not the pattern any more.
-int64_t dt_device_used(const void *p, int64_t bytes, int zeros) {
-  static const unsigned char canary[8] = {CANARY, CANARY, CANARY, CANARY, CANARY, CANARY, CANARY, CANARY};
-  unsigned char zero[8] = {0};
-  zero[zeros ? zeros - 1 : 0] = 0x80;
-  int64_t unit = zeros ? zeros : 4, n = bytes / unit * unit;
-  while (n > 0 && !memcmp((const char *)p + n - unit, zeros ? zero : canary, (size_t)unit)) n -= unit;
-  return n;
-}
+int64_t dt_device_used(const void *p, int64_t bytes, int zeros) { return dt_pattern_used(p, bytes, zeros); }
 
 bool dt_device_overrun(const void *p, int64_t bytes) {
   const unsigned char *end = (const unsigned char *)p + bytes;
@@ -96,7 +81,7 @@ void *dt_device_alloc(int64_t bytes, int zeros, DtError *e) {
     return NULL;
   }
   dt_touch(p, rounded(bytes));
-  if (dt_watching()) fill_pattern(p, bytes, zeros);
+  if (dt_watching()) dt_fill_pattern(p, bytes, zeros);
   guard((char *)p + bytes);
   return p;
 }
@@ -129,7 +114,7 @@ int dt_device_work_open(const DtProgram *p, DtError *e) {
   scratch = p->scratch_bytes;
   if (dt_scratch_plan((size_t)scratch)) return dt_fail_errno(e, DT_EXIT_OS, "no memory for", "the threads' scratch");
   for (int t = 0; scratch && t < dt_threads(); t++) {
-    if (dt_watching()) fill_pattern(dt_scratch_of(t), scratch, 0);
+    if (dt_watching()) dt_fill_pattern(dt_scratch_of(t), scratch, 0);
     guard((char *)dt_scratch_of(t) + scratch);
   }
   return 0;

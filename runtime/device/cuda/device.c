@@ -109,7 +109,7 @@ void dt_device_open(int threads, int ranks) {
   dt_gpu_check(d->cuDevicePrimaryCtxRetain(&dt_gpu.context, dt_gpu.device), "cannot make a context", NULL);
   dt_gpu_enter();
   dt_gpu_check(d->cuStreamCreate(&dt_gpu.stream, CU_STREAM_NON_BLOCKING), "cannot make a stream", NULL);
-  dt_gpu_check(d->cuLibraryLoadData(&dt_gpu.library, dt_cuda_image, NULL, NULL, 0, NULL, NULL, 0),
+  dt_gpu_check(d->cuLibraryLoadData(&dt_gpu.kernels, dt_cuda_image, NULL, NULL, 0, NULL, NULL, 0),
                "cannot load the program's kernels", NULL);
   open_products();
 }
@@ -222,13 +222,12 @@ void dt_device_get(void *to, const void *from, size_t bytes) {
 
 // ---- regions
 
-// As on the CPU: zeros are written as negative ones, other bytes as a pattern.
+// WINDOW is a multiple of `zeros`.
 static void fill_pattern(void *p, int64_t bytes, int zeros) {
   for (int64_t first = 0; first < bytes; first += WINDOW) {
     int64_t n = bytes - first < WINDOW ? bytes - first : WINDOW;
-    unsigned char *m = dt_device_map((char *)p + first, (size_t)n, DT_WRITE);
-    memset(m, zeros ? 0 : DT_CANARY, (size_t)n);
-    for (int64_t i = zeros - 1; zeros && i < n; i += zeros) m[i] = 0x80; // WINDOW is a multiple of `zeros`
+    void *m = dt_device_map((char *)p + first, (size_t)n, DT_WRITE);
+    dt_fill_pattern(m, n, zeros);
     dt_device_unmap((char *)p + first, m, (size_t)n, DT_WRITE);
   }
 }
@@ -279,23 +278,12 @@ bool dt_device_overrun(const void *p, int64_t bytes) {
   return false;
 }
 
-// Of [first, first + n), which the host sees at m.
-static int64_t used_in(const unsigned char *m, int64_t n, int zeros) {
-  static const unsigned char canary[8] = {DT_CANARY, DT_CANARY, DT_CANARY, DT_CANARY, DT_CANARY, DT_CANARY, DT_CANARY, DT_CANARY};
-  unsigned char zero[8] = {0};
-  zero[zeros ? zeros - 1 : 0] = 0x80;
-  int64_t unit = zeros ? zeros : 4;
-  n = n / unit * unit;
-  while (n > 0 && !memcmp(m + n - unit, zeros ? zero : canary, (size_t)unit)) n -= unit;
-  return n;
-}
-
 int64_t dt_device_used(const void *p, int64_t bytes, int zeros) {
   int64_t used = 0;
   for (int64_t first = (bytes - 1) / WINDOW * WINDOW; first >= 0 && !used; first -= WINDOW) {
     int64_t n = bytes - first < WINDOW ? bytes - first : WINDOW;
     void *at = (char *)p + first, *m = dt_device_map(at, (size_t)n, DT_READ);
-    used = used_in(m, n, zeros);
+    used = dt_pattern_used(m, n, zeros);
     dt_device_unmap(at, m, (size_t)n, DT_READ);
     if (used) used += first;
   }
@@ -359,7 +347,7 @@ void dt_device_close(void) {
     }
     dt_device_free(numbers, numbers_bytes);
     dt_device_free(dt_gpu.workspace, dt_gpu.workspace_bytes);
-    d->cuLibraryUnload(dt_gpu.library);
+    d->cuLibraryUnload(dt_gpu.kernels);
     d->cuStreamDestroy_v2(dt_gpu.stream);
     d->cuDevicePrimaryCtxRelease_v2(dt_gpu.device);
     dt_gpu.context = NULL;

@@ -11,7 +11,7 @@ typedef struct DtGpu {
   CUdevice device;
   CUcontext context;
   CUstream stream; // of kernels and copies
-  CUlibrary library; // the program's kernels
+  CUlibrary kernels; // the program's
   cublasLtHandle_t products;
   void *workspace; // scratch memory of cuBLASLt and attention, on the device
   int64_t workspace_bytes;

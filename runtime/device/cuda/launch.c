@@ -9,7 +9,7 @@ static CUfunction find(DtCudaKernel *k) {
   CUkernel kernel;
   CUfunction f = __atomic_load_n(&k->function, __ATOMIC_ACQUIRE);
   if (f) return f;
-  dt_gpu_check(dt_gpu.driver->cuLibraryGetKernel(&kernel, dt_gpu.library, k->name), "cannot find kernel", k->name);
+  dt_gpu_check(dt_gpu.driver->cuLibraryGetKernel(&kernel, dt_gpu.kernels, k->name), "cannot find kernel", k->name);
   dt_gpu_check(dt_gpu.driver->cuKernelGetFunction(&f, kernel), "cannot load kernel", k->name);
   __atomic_store_n(&k->function, f, __ATOMIC_RELEASE);
   return f;
