@@ -38,7 +38,7 @@
 #define __host__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
-// A section of its own, so that a block can begin with all of it set to NaN.
+// In a separate section, so that a block can begin with all of it set to NaN.
 #define __shared__ __attribute__((section("dt_shared"))) static
 
 struct dim3 {
@@ -79,7 +79,7 @@ struct DtFiber;
 struct DtWarp {
   unsigned lanes, alive, arrived;
   const char *at; // where its lanes wait
-  // What lanes hand over; two generations, so that no lane need wait until the others have read.
+  // The values that lanes hand over; two generations, so that no lane need wait until the others have read.
   alignas(16) unsigned char slot[2][32][DT_SLOT];
 };
 struct DtFiber {

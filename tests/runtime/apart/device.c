@@ -131,7 +131,7 @@ void dt_host_free(void *p, int64_t bytes) { cpu_free(p, bytes); }
 bool dt_device_overrun(const void *p, int64_t bytes) { return cpu_overrun(apart_bytes(p), bytes); }
 int64_t dt_device_used(const void *p, int64_t bytes, int zeros) { return cpu_used(apart_bytes(p), bytes, zeros); }
 
-// What the host does not write is garbage.
+// Bytes that the host does not write are garbage.
 void *dt_device_map(void *p, size_t bytes, DtAccess access) {
   CHECK(bytes <= WINDOW && (!apart || p != apart_bytes(p)));
   char *shown = malloc(bytes + 1);
