@@ -1,6 +1,5 @@
-// Times the matrix products of one GPT-2 124M training step, each alone, by our own kernel, by
-// oneDNN and as the tuned table says, in turn: gemm [tokens [threads [rounds [level]]]]. With
-// DT_TILES set, oneDNN also on tiles of other sizes, to find the table's.
+// Times the matrix products of one GPT-2 124M training step, each alone, by our own kernel and by oneDNN, in turn:
+// gemm [tokens [threads [rounds [level]]]]. With DT_TILES set, oneDNN also on tiles of other sizes, to find the best.
 //
 // Rates are by the least time, the median time, and the median processor time of all threads (times
 // the number of threads), which other programs on the machine disturb least but which misses what
@@ -11,14 +10,14 @@
 #include <time.h>
 
 #include "bench/gemm_shapes.h"
-#include "runtime/device/cpu/gemm_job.h"
+#include "runtime/device/cpu/dnnl.h"
 #include "runtime/device/cpu/level.h"
 #include "runtime/device/cpu/scratch.h"
 #include "runtime/base/parallel.h"
 
 enum { MOST_ROUNDS = 101, MOST_WAYS = 32 };
 
-// One way to compute a product: as the table or the user says, or oneDNN on tiles of m x n.
+// One way to compute a product: as the user says, or by oneDNN on tiles of m x n.
 typedef struct {
   DtGemmUse use;
   int64_t m, n;
@@ -55,7 +54,6 @@ static int ways(Way way[MOST_WAYS]) {
   int count = 0;
   way[count++] = (Way){DT_GEMM_OWN, 0, 0};
   way[count++] = (Way){DT_GEMM_DNNL, 0, 0};
-  way[count++] = (Way){DT_GEMM_TABLE, 0, 0};
   for (int i = 0; i < 12 && getenv("DT_TILES"); i++)
     way[count++] = (Way){DT_GEMM_DNNL, m[i / 3], n[i % 3]};
   return count;
@@ -64,7 +62,7 @@ static int ways(Way way[MOST_WAYS]) {
 static void compute(const Way *w, const DtGemm *g, const float *a, const float *b, float *c,
                     float beta) {
   dt_gemm_use(w->use);
-  DtGemmLibrary library = {dt_gemm_dnnl(), w->m, w->n};
+  DtGemmLibrary library = {dt_dnnl_tile(NULL), w->m, w->n};
   if (w->m) dt_gemm_run(g, a, b, c, beta, NULL, false, &library);
   else dt_gemm_f32(g, a, b, c, beta);
 }
@@ -104,10 +102,10 @@ int main(int argc, char **argv) {
   int nway = ways(way);
   gemm_shapes(tokens, shape);
   dt_parallel_spin(0); // a thread that waits uses no processor time
-  printf("%lld tokens, %d threads, level %d, %d rounds\n%-32s own%20s oneDNN%17s table%18s "
+  printf("%lld tokens, %d threads, level %d, %d rounds\n%-32s own%20s oneDNN%17s "
          "own/oneDNN\n",
-         (long long)tokens, dt_threads(), level, rounds, "GFLOP/s", "", "", "");
-  double total[3][3] = {{0}}, flops = 0;
+         (long long)tokens, dt_threads(), level, rounds, "GFLOP/s", "", "");
+  double total[2][3] = {{0}}, flops = 0;
   for (int i = 0; i < GEMM_SHAPES; i++) {
     const GemmShape *s = &shape[i];
     double work = 2.0 * (double)s->m * (double)s->n * (double)s->k * 1e-9;
@@ -115,13 +113,13 @@ int main(int argc, char **argv) {
     time_shape(s, way, nway, rounds, r);
     printf("%-7s %c %6lld x %5lld x %6lld", s->name, s->op, (long long)s->m, (long long)s->n,
            (long long)s->k);
-    for (int w = 0; w < 3; w++) {
+    for (int w = 0; w < 2; w++) {
       printf("  %6.1f %6.1f %6.1f", work / r[w][0], work / r[w][1], work / r[w][2]);
       for (int k = 0; k < 3; k++) total[w][k] += r[w][k] * s->times;
     }
     for (int k = 0; k < 3; k++) printf(" %.3f", r[0][k] / r[1][k]);
     putchar('\n');
-    for (int w = 3; w < nway; w++)
+    for (int w = 2; w < nway; w++)
       printf("    tile %4lld x %4lld  %6.1f %6.1f %6.1f  %.3f %.3f %.3f\n", (long long)way[w].m,
              (long long)way[w].n, work / r[w][0], work / r[w][1], work / r[w][2],
              r[0][0] / r[w][0], r[0][1] / r[w][1], r[0][2] / r[w][2]);
@@ -129,7 +127,7 @@ int main(int argc, char **argv) {
     fflush(stdout);
   }
   printf("%-32s", "one step");
-  for (int w = 0; w < 3; w++)
+  for (int w = 0; w < 2; w++)
     for (int k = 0; k < 3; k++) printf("%s%6.1f", k ? " " : "  ", flops / total[w][k]);
   for (int k = 0; k < 3; k++) printf(" %.3f", total[0][k] / total[1][k]);
   putchar('\n');

@@ -2,7 +2,7 @@
 //
 //   gemm_bf16 [tokens [threads [rounds [clock]]]]
 //
-// The ways: the same product in float, as the tuned table says; bf16 converted to float; AVX512_BF16; AMX; and,
+// The ways: the same product in float; bf16 converted to float; AVX512_BF16; AMX; and,
 // with MKL=FILE (libmkl_rt.so) in the environment, MKL's cblas_gemm_bf16bf16f32, whose result is float. dtc's
 // results are bf16 but for gradients of weights, which are added up in float. Rates are by the median processor
 // time of all threads (times the number of threads), which other programs on the machine disturb least but which

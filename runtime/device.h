@@ -25,8 +25,8 @@ const DtDeviceLimits *dt_device_limits(void);
 
 // 78 where kernels of the program cannot run on this machine's device. Before there are ranks.
 int dt_device_fits(const DtProgram *p, DtError *e);
-// How this machine computes the program's products of bf16, for --info and for ranks to compare: other ways round
-// other sums. NULL: the program has none.
+// How this machine computes the program's products, for --info and for ranks to compare: other ways round
+// other sums. NULL: there is one way.
 const char *dt_device_products(const DtProgram *p);
 // Once, before the other functions; `threads` of the host for this rank (0: its share of those that the machine
 // has), of `ranks` on this machine.

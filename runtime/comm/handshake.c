@@ -64,7 +64,7 @@ int dt_handshake_options(const DtRun *r, DtError *e) {
        (long long)o->sample, (unsigned long long)dt_hash(prompt, strlen(prompt)));
   line(&t, "--export-gradient: %s\n", given(o->export_gradient));
   const char *products = dt_device_products(p);
-  if (products) line(&t, "products of bf16 (DT_GEMM_BF16): %s\n", products);
+  if (products) line(&t, "products (DT_GEMM, DT_GEMM_BF16): %s\n", products);
   line(&t, "--profile: %s\n--dry-run: %s\n", given(o->profile), given(o->dry_run));
   return dt_comm_handshake(t.text, e);
 }

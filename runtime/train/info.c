@@ -187,7 +187,7 @@ int dt_info(const DtProgram *p, const DtOptions *o, DtError *e) {
   putchar(',');
   text("precision", p->train.precision);
   putchar(',');
-  text("bf16_products", dt_device_products(p));
+  text("products", dt_device_products(p));
   print_layout(p, &l);
   print_train(p, o);
   print_tensors(p);
@@ -245,7 +245,7 @@ void dt_plan(const DtRun *r) {
   if (dt_in_flight(p) > 1) printf(", %d in flight", dt_in_flight(p));
   printf("\nsteps        %lld to %lld\n", (long long)r->step, (long long)r->o.steps);
   plan_ranks(r, micro);
-  if (dt_device_products(p)) printf("products     of bf16: %s\n", dt_device_products(p));
+  if (dt_device_products(p)) printf("products     %s\n", dt_device_products(p));
   printf("threads      %d\nmemory%s\n", dt_threads(), dt_world.size > 1 ? " of a rank" : "");
   size("parameters", m.params);
   size("masters", m.masters);

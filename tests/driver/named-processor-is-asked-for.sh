@@ -42,16 +42,16 @@ says "lacks .*amx-bf16" err.txt
 # Where this processor has them, a program for a level uses none of them, and one for this machine does.
 "$DTC" "$SRC/examples/mlp.dt" --arch x86-64-v3 --precision bf16 -o train
 expect 0 ./train --info
-says '"bf16_products":"float"' out.txt
+says '"products":"float"' out.txt
 "$DTC" "$SRC/examples/mlp.dt" --precision fp32 -o train
 expect 0 ./train --info
-says '"bf16_products":null' out.txt
+says '"products":"own"' out.txt
 "$DTC" "$SRC/examples/mlp.dt" --arch znver4 --precision bf16 -o train
 expect 0 ./train --info
-says '"bf16_products":"vector"' out.txt
+says '"products":"vector"' out.txt
 "$DTC" "$SRC/examples/mlp.dt" --precision bf16 -o train
 expect 0 env DT_GEMM_BF16=float ./train --info
-says '"bf16_products":"float"' out.txt
+says '"products":"float"' out.txt
 
 # The environment may ask for others, of a processor that has them.
 "$DTC" "$SRC/examples/mlp.dt" --arch x86-64-v3 --precision bf16 -o train

@@ -1,6 +1,6 @@
 // Matrix products against a plain double loop, at awkward extents and strides, by our own kernel on
-// every instruction set that this processor has, by oneDNN where it is there, and as the tuned
-// table says; and the same bits on 1, 2 and 3 threads and at any alignment.
+// every instruction set that this processor has and by oneDNN where it is there; and the same bits on 1, 2 and 3
+// threads and at any alignment.
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -146,8 +146,7 @@ static void check_type(const DtGemm *g, const Operands *o, double beta, bool f64
   dt_cpu_level(0);
   if (!f64 && dt_gemm_use(DT_GEMM_DNNL) == DT_GEMM_DNNL)
     check_way(g, o, beta, f64, "oneDNN", name);
-  dt_gemm_use(DT_GEMM_TABLE);
-  if (!f64) check_way(g, o, beta, f64, "table", name);
+  dt_gemm_use(DT_GEMM_OWN);
 }
 
 static void check(const DtGemm *g, double beta, const char *name) {
@@ -222,26 +221,6 @@ static void check_strides(void) {
   check(&g, 0, "empty sum");
 }
 
-// A program for a named processor computes by our own kernel, whose bits every machine has.
-static void check_named_processor(void) {
-  DtGemm g = plain(512, 768, 700, "NN");
-  Operands o = {.na = extent_of(&g, 'a'), .nb = extent_of(&g, 'b'), .nc = extent_of(&g, 'c')};
-  o.a = calloc((size_t)(o.na + o.nb + o.nc), sizeof(double)), o.b = o.a + o.na, o.c = o.b + o.nb;
-  for (int64_t i = 0; i < o.na + o.nb; i++) o.a[i] = (float)random_unit();
-  int best = dt_cpu_level(0);
-  dt_gemm_use(DT_GEMM_OWN);
-  if (dt_scratch_plan((size_t)dt_gemm_scratch(g.m, g.n, g.k, false))) abort();
-  void *own = run(&g, &o, 0, false, 0);
-  dt_cpu_level(best);
-  dt_gemm_use(DT_GEMM_TABLE);
-  void *named = run(&g, &o, 0, false, 0);
-  if (memcmp(own, named, (size_t)o.nc * sizeof(float)) != 0) {
-    printf("a named level does not give our own kernel's bits\n");
-    failures++;
-  }
-  free(own), free(named), free(o.a);
-}
-
 // With a bias: the bits of the product, and then of the addition.
 static void check_bias_of(const DtGemm *g, const char *name) {
   int64_t na = extent_of(g, 'a'), nb = extent_of(g, 'b'), nc = extent_of(g, 'c');
@@ -274,7 +253,7 @@ static void check_bias(void) {
   dt_cpu_level(0);
   dt_gemm_use(DT_GEMM_DNNL);
   for (int i = 0; i < 6; i++) check_bias_of(&g[i], "oneDNN");
-  dt_gemm_use(DT_GEMM_TABLE);
+  dt_gemm_use(DT_GEMM_OWN);
   double a[12] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, b[8] = {1, 1, 1, 1, 2, 2, 2, 2},
          bias[2] = {0.5, 7}, c[6];
   DtGemm h = plain(3, 2, 4, "NN");
@@ -346,7 +325,6 @@ static void check_half(void) {
   g[6].nbatch = 2, g[6].batch[0].count = 3, g[6].batch[0].a = 33 * 48, g[6].batch[0].c = 2 * 33 * 64;
   g[6].batch[1].count = 2, g[6].batch[1].b = 48 * 64, g[6].batch[1].c = 33 * 64;
   g[8].a_row = 200, g[8].a_col = 3, g[8].b_row = 7, g[8].b_col = 211, g[8].c_row = 70;
-  dt_gemm_use(DT_GEMM_OWN);
   for (int l = 0; l < 3; l++)
     for (int i = 0; i < 9 && dt_cpu_level(levels[l]) == levels[l]; i++)
       for (int t = 0; t < 2; t++)
@@ -356,14 +334,12 @@ static void check_half(void) {
                         k / 2, "half");
         }
   dt_cpu_level(0);
-  dt_gemm_use(DT_GEMM_TABLE);
 }
 
 int main(void) {
   check_half();
   check_extents();
   check_bias();
-  check_named_processor();
   check_strides();
   dt_parallel_done();
   if (failures) printf("%d failures\n", failures);

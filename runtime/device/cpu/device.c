@@ -6,7 +6,7 @@
 #include "runtime/base/canary.h"
 #include "runtime/base/limit.h"
 #include "runtime/base/parallel.h"
-#include "runtime/device/cpu/gemm.h"
+#include "runtime/device/cpu/dnnl.h"
 #include "runtime/device/cpu/level.h"
 
 #include <stdlib.h>
@@ -34,10 +34,12 @@ static int take_level(const DtProgram *p) {
 // Without this check the first instruction that is not there would end the program.
 int dt_device_fits(const DtProgram *p, DtError *e) {
   char missing[512];
-  const char *asked = getenv("DT_GEMM_BF16");
+  const char *library = getenv("DT_GEMM"), *asked = getenv("DT_GEMM_BF16"), *why;
   if (take_level(p) < p->device_level)
     return dt_fail(e, DT_EXIT_MISFIT, "this processor is not an x86-64-v%d, for which the program was compiled",
                    p->device_level);
+  if (library && !strcmp(library, "dnnl") && !dt_dnnl_tile(&why))
+    return dt_fail(e, DT_EXIT_OS, "DT_GEMM=dnnl: %s", why);
   if (asked && *asked && strcmp(asked, dt_gemm_bf16_name()) != 0)
     return dt_fail(e, DT_EXIT_MISFIT, "DT_GEMM_BF16=%s: this processor has no such instructions, or its kernel does "
                    "not allow them", asked);
@@ -50,7 +52,7 @@ int dt_device_fits(const DtProgram *p, DtError *e) {
 
 const char *dt_device_products(const DtProgram *p) {
   take_level(p); // --info asks without dt_device_fits
-  return p->param_type == DT_TYPE_BF16 ? dt_gemm_bf16_name() : NULL;
+  return p->param_type == DT_TYPE_BF16 ? dt_gemm_bf16_name() : p->param_type == DT_TYPE_F32 ? dt_gemm_name() : NULL;
 }
 
 void dt_device_open(int threads, int ranks) { dt_parallel_open(threads, ranks); }

@@ -1,7 +1,7 @@
 // Batched strided matrix products, fp32, fp64 and of 16-bit operands:  C[m, n] = beta * C + A[m, k] * B[k, n].
 //
-// Each tile of C belongs to one thread and is computed by oneDNN or by our own kernel; which of
-// them, and the order of a sum over k, are functions of the shape and the instruction set. So the
+// Each tile of C belongs to one thread and is computed by our own kernel, or by oneDNN where that is asked for;
+// the order of a sum over k is a function of the shape and the instruction set. So the
 // bits are the same on any number of threads and from run to run.
 #ifndef DTC_RUNTIME_CPU_GEMM_H
 #define DTC_RUNTIME_CPU_GEMM_H
@@ -25,12 +25,12 @@ void dt_gemm_bias_f64(const DtGemm *g, const double *a, const double *b, const d
 void dt_gemm_half(const DtGemm *g, const void *a, const void *b, void *c, float beta);
 void dt_gemm_bias_half(const DtGemm *g, const void *a, const void *b, const void *bias, void *c);
 
-// What computes products in float: as the tuned table says (gemm_tuned.h), or, for tests and
-// measurements, one implementation wherever it can. Without a call the environment variable DT_GEMM
-// says ("dnnl" or "own"), else the table. Returns what is taken: DT_GEMM_OWN where oneDNN is asked
-// for and this build has none. Results differ in rounding.
-typedef enum { DT_GEMM_TABLE, DT_GEMM_OWN, DT_GEMM_DNNL } DtGemmUse;
+// What computes products in float: our own kernel, or oneDNN wherever it can. Without a call the environment
+// variable DT_GEMM says ("own" or "dnnl"), else our own. Returns what is taken: DT_GEMM_OWN where oneDNN is asked for
+// and is not there. Results differ in rounding. Before there are threads.
+typedef enum { DT_GEMM_OWN, DT_GEMM_DNNL } DtGemmUse;
 DtGemmUse dt_gemm_use(DtGemmUse use);
+const char *dt_gemm_name(void); // of what is taken now: "own", "oneDNN 2.6.3"
 
 // The same of BF16: the table, conversion to float, AVX512_BF16 or AMX; without a call DT_GEMM_BF16 says
 // ("float", "vector", "tile"), else the table. Returns DT_GEMM_FLOAT where the processor lacks what is asked for.

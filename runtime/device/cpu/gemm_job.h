@@ -46,11 +46,4 @@ void dt_gemm_pairs_tile(const DtPairsKernel *kernel, const DtGemm *g, int64_t m,
 // Which of them computes g; NULL: dt_gemm_half_tile does.
 const DtPairsKernel *dt_gemm_pairs(const DtGemm *g);
 
-// oneDNN's product, or NULL where this build has no oneDNN, or one that cannot be kept to the
-// calling thread.
-DtGemmTile *dt_gemm_dnnl(void);
-
-// Whether oneDNN can take these strides: in each operand one is 1 and the other no overlap.
-bool dt_gemm_dnnl_fits(const DtGemm *g);
-
 #endif

@@ -8,7 +8,6 @@
 #define DTC_RUNTIME_CPU_GEMM_TUNED_H
 
 #include <stdbool.h>
-#include <stdint.h>
 
 //                        kc   mc   nc
 #define DT_GEMM_F32_V4 {256, 128, 384}
@@ -39,38 +38,5 @@
 // Whether AVX512_BF16 is faster than conversion to float.
 #define DT_PAIRS_AVX512_FAST false
 #define DT_PAIRS_AVX512_FAST_AMD true
-
-// Who computes a product in float, and on which tile: the first line that fits. A kind says which
-// operands' rows are contiguous (N) and which columns (T).
-enum { GEMM_NN = 0, GEMM_NT = 1, GEMM_TN = 2, GEMM_TT = 3, GEMM_ANY = 15 };
-typedef struct {
-  unsigned kinds;  // bits 1 << GEMM_..
-  int64_t m, n, k; // at least
-  bool dnnl;       // oneDNN, else our own kernel
-  int64_t tile_m, tile_n; // oneDNN's tiles, at most
-} GemmRule;
-
-// Measured by bench/gemm.c on AVX-512 (doc/measurements.md), on an Intel processor of family 6,
-// model 207: a B of contiguous columns costs oneDNN more to pack than it gains, and so does an A of
-// long contiguous columns or a deep one.
-static const GemmRule gemm_f32_rule[] = {
-    {1 << GEMM_NT | 1 << GEMM_TT, 0, 0, 0, false, 512, 768},
-    {1 << GEMM_TN, 2048, 0, 512, false, 512, 768},
-    {1 << GEMM_TN, 16384, 0, 0, false, 512, 768},
-    {1 << GEMM_TN, 0, 0, 2048, false, 512, 768},
-    {GEMM_ANY, 192, 192, 192, true, 512, 768},
-    {GEMM_ANY, 0, 0, 0, false, 512, 768},
-};
-
-// On an AMD processor of family 26 oneDNN wins only where both operands' rows are contiguous, and
-// there where A has few rows or long ones, and B few columns.
-static const GemmRule gemm_f32_rule_amd[] = {
-    {1 << GEMM_NT | 1 << GEMM_TT | 1 << GEMM_TN, 0, 0, 0, false, 512, 768},
-    {GEMM_ANY, 192, 192, 16384, true, 512, 768},
-    {GEMM_ANY, 512, 0, 0, false, 512, 768},
-    {GEMM_ANY, 0, 3072, 0, false, 512, 768},
-    {GEMM_ANY, 192, 192, 192, true, 512, 768},
-    {GEMM_ANY, 0, 0, 0, false, 512, 768},
-};
 
 #endif
