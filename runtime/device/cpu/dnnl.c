@@ -4,6 +4,7 @@
 #include "runtime/device/cpu/dnnl.h"
 
 #include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
