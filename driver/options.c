@@ -202,9 +202,11 @@ static int number(const char *name, const char *value, int64_t *to) {
   return positive(value, to) ? 0 : usage("--%s %s: expected a number, 1 or more", name, value);
 }
 
-static int degree(const char *name, const char *value, int64_t *to) {
-  if (positive(value, to) && *to <= 4096) return 0;
-  return usage("--%s %s: expected a number of ranks, 1 to 4096", name, value);
+enum { MOST_CUT = 4096, MOST_RANKS = 1 << 20 }; // parts of a model; data-parallel ranks
+
+static int degree(const char *name, const char *value, int64_t most, int64_t *to) {
+  if (positive(value, to) && *to <= most) return 0;
+  return usage("--%s %s: expected a number of ranks, 1 to %lld", name, value, (long long)most);
 }
 
 static int set_word(Str *to, const char *name, const char *v) {
@@ -220,9 +222,6 @@ static int combine_pipeline(Options *o) {
   if (!dt_pipe_parse(s, &kind, &o->pipe_chunks))
     return usage("--schedule %s: expected gpipe, 1f1b, interleaved, interleaved:CHUNKS or zb", s);
   o->pipe_kind = (int)kind;
-  if (o->pp > 1 && o->pp * o->pipe_chunks > 64)
-    return usage("--pp %lld --schedule %s: a pipeline has at most 64 chunks in all",
-                 (long long)o->pp, s);
   if (o->pp < 2 && o->schedule) return usage("--schedule %s is for a pipeline: --pp 2 or more", s);
   if (o->pp < 2 && o->emit == EMIT_SCHEDULE)
     return usage("--emit schedule is for a pipeline: --pp 2 or more");
@@ -349,12 +348,10 @@ static int only_once(bool *given, int key) {
 // How the program is cut over ranks, and how these exchange.
 static int set_parallel(Options *o, int key, const char *v) {
   switch (key) {
-  case OPT_TP: return degree("tp", v, &o->tp);
-  case OPT_PP:
-    if (positive(v, &o->pp) && o->pp <= 64) return 0;
-    return usage("--pp %s: expected a number of stages, 1 to 64", v);
+  case OPT_TP: return degree("tp", v, MOST_CUT, &o->tp);
+  case OPT_PP: return degree("pp", v, MOST_CUT, &o->pp);
   case OPT_SCHEDULE: o->schedule = v; return 0;
-  case OPT_CP: return degree("cp", v, &o->cp);
+  case OPT_CP: return degree("cp", v, MOST_CUT, &o->cp);
   case OPT_SEQUENCE: o->sequence = true; return 0;
   case OPT_CP_ATTENTION:
     o->heads = !strcmp(v, "alltoall");
@@ -362,7 +359,7 @@ static int set_parallel(Options *o, int key, const char *v) {
     if (o->heads || o->ring || !strcmp(v, "gather")) return 0;
     return usage("--cp-attention %s: expected gather, ring or alltoall", v);
   case OPT_EP: return one_only("ep", v, "1");
-  case OPT_DP: return degree("dp", v, &o->dp);
+  case OPT_DP: return degree("dp", v, MOST_RANKS, &o->dp);
   case OPT_ZERO:
     o->zero = v[0] - '0';
     if (!v[1] && o->zero >= 0 && o->zero <= 3) return 0;

@@ -14,22 +14,17 @@
 
 bool pass_pipeline(Module *m) {
   if (m->stages < 2 || m->chunk.n || m->entry[ENTRY_STEP] == NONE || !m->param.n) return true;
-  if (m->stages * m->chunks > MAX_CHUNKS) {
-    diag_error(m->src, 0, "a pipeline has at most %d chunks in all, not %u stages of %u",
-               MAX_CHUNKS, m->stages, m->chunks);
-    return false;
-  }
   Cut step, eval, sample;
   if (!cut_step(m, m->entry[ENTRY_STEP], &step) || !cut_place(&step)) return false;
   if (m->split && !cut_split(&step)) return false;
   if (!cut_emit(&step)) return false;
+  ChunkSets use = cut_use(&step);
   if (m->entry[ENTRY_EVAL] != NONE) {
-    if (!cut_eval(m, m->entry[ENTRY_EVAL], "validate", &step, cut_use(&step), &eval)) return false;
+    if (!cut_eval(m, m->entry[ENTRY_EVAL], "validate", &step, &use, &eval)) return false;
     cut_emit_eval(&eval, CHUNK_EVAL);
   }
   if (m->entry[ENTRY_SAMPLE] != NONE) {
-    if (!cut_eval(m, m->entry[ENTRY_SAMPLE], "sample from", &step, cut_use(&step), &sample))
-      return false;
+    if (!cut_eval(m, m->entry[ENTRY_SAMPLE], "sample from", &step, &use, &sample)) return false;
     cut_emit_eval(&sample, CHUNK_SAMPLE);
   }
   m->entry[ENTRY_STEP] = m->entry[ENTRY_EVAL] = m->entry[ENTRY_SAMPLE] = NONE;

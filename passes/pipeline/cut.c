@@ -526,14 +526,14 @@ bool cut_step(Module *m, Id step, Cut *c) {
 // ---- a function that follows another one's cut
 
 // The part of parameter p that begins with slice `first`, on the first chunk from `chunk` on.
-static bool find_part(const Cut *like, const uint64_t *use, Id p, int64_t first, uint32_t chunk,
+static bool find_part(const Cut *like, const ChunkSets *use, Id p, int64_t first, uint32_t chunk,
                       Range *r) {
   bool found = false;
   for (Id v = 0; v < like->held.n; v++) {
     const Held *h = &like->held.at[v];
     if (h->param != p || h->grad || h->first != first) continue;
     for (uint32_t k = chunk; k < like->nchunk; k++) {
-      if (!(use[v] >> k & 1) || (found && r->chunk <= k)) continue;
+      if (!set_has(use, v, k) || (found && r->chunk <= k)) continue;
       *r = (Range){first, h->count, k};
       found = true;
     }
@@ -541,7 +541,7 @@ static bool find_part(const Cut *like, const uint64_t *use, Id p, int64_t first,
   return found;
 }
 
-static bool ranges_like(const Cutting *x, uint32_t at, const Cut *like, const uint64_t *use,
+static bool ranges_like(const Cutting *x, uint32_t at, const Cut *like, const ChunkSets *use,
                         uint32_t chunk) {
   const Call *c = x->stmt[at].call;
   Plan *p = &x->plan[at];
@@ -564,10 +564,10 @@ static bool ranges_like(const Cutting *x, uint32_t at, const Cut *like, const ui
 typedef struct Earliest {
   const Cut *c;
   const Cut *like;
-  const uint64_t *use;
+  const ChunkSets *use;
   const uint32_t *chunk; // by value: where it is made
   uint32_t at; // the last chunk of what is read
-  uint64_t allowed; // chunks that hold the parameters
+  ChunkSets allowed; // 0: chunks that hold the parameters; 1: of one of them
 } Earliest;
 
 static void note_earliest(Id v, void *ctx) {
@@ -578,13 +578,13 @@ static void note_earliest(Id v, void *ctx) {
     return;
   }
   const Held *h = &e->c->held.at[v];
-  uint64_t where = 0;
+  set_fill(&e->allowed, 1, 0);
   for (Id u = 0; u < e->like->held.n; u++) {
     const Held *o = &e->like->held.at[u];
     if (o->param == h->param && !o->grad && o->first == h->first && o->count == h->count)
-      where |= e->use[u];
+      set_join(&e->allowed, 1, e->use, u);
   }
-  e->allowed &= where;
+  set_keep(&e->allowed, 0, &e->allowed, 1);
 }
 
 typedef struct SetChunk {
@@ -598,17 +598,19 @@ static void set_chunk(Id v, void *ctx) {
 
 // Each statement goes to the first chunk that has what it reads. Returns the first statement of the function that no
 // chunk can have, or NONE.
-static uint32_t try_eval(Module *m, Id eval, const Cut *like, const uint64_t *use, Cut *c) {
+static uint32_t try_eval(Module *m, Id eval, const Cut *like, const ChunkSets *use, Cut *c) {
   begin(c, m, eval, false);
   Cutting x = examine(c);
   uint32_t *chunk = NEWN(m->arena, uint32_t, cut_fn(c)->value.n + 1);
+  ChunkSets allowed = sets_new(m, like->nchunk, 2);
   x.nforward = x.n;
   for (uint32_t i = 0; i < x.n; i++) {
     Task *t = &c->task.at[i];
     t->phase = PHASE_F;
     x.plan[i].match = NONE;
     if (t->free) continue;
-    Earliest e = {c, like, use, chunk, 0, UINT64_MAX};
+    Earliest e = {c, like, use, chunk, 0, allowed};
+    set_fill(&allowed, 0, UINT64_MAX);
     bool cut = cuttable(&x, i);
     for (uint32_t k = 0; cut && k < x.stmt[i].call->narg; k++) { // slices are where their range is
       const Actual *a = &x.stmt[i].call->arg[k];
@@ -617,7 +619,7 @@ static uint32_t try_eval(Module *m, Id eval, const Cut *like, const uint64_t *us
     cut = cut && ranges_like(&x, i, like, use, e.at);
     if (!cut) cut_reads(c, &x.stmt[i], note_earliest, &e);
     uint32_t at = cut ? x.plan[i].range.at[x.plan[i].range.n - 1].chunk : e.at;
-    while (!cut && at < c->nchunk && !(e.allowed >> at & 1)) at++;
+    while (!cut && at < c->nchunk && !set_has(&allowed, 0, at)) at++;
     if (at >= c->nchunk) return i;
     t->chunk = at;
     t->placed = true;
@@ -663,7 +665,7 @@ static bool read_copy(Module *m, Fn *f, uint32_t stmt) {
   return true;
 }
 
-bool cut_eval(Module *m, Id eval, const char *verb, const Cut *like, const uint64_t *use, Cut *c) {
+bool cut_eval(Module *m, Id eval, const char *verb, const Cut *like, const ChunkSets *use, Cut *c) {
   for (;;) {
     uint32_t stuck = try_eval(m, eval, like, use, c);
     if (stuck == NONE) return true;

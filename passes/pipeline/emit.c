@@ -10,14 +10,12 @@
 
 typedef struct Needs {
   Cut *c;
-  uint64_t *need[NPHASE]; // by value: chunks whose phase reads what is not made there
-  uint64_t *use; // by held value: chunks that read it, or add to its gradient
+  ChunkSets need[NPHASE]; // by value: chunks whose phase reads what is not made there
+  ChunkSets use; // by held value: chunks that read it, or add to its gradient
   Phase phase;
   uint32_t chunk;
   uint32_t *number, passed; // by value: 1 + what Value.of says of it, 0: none yet; how many have one
 } Needs;
-
-static uint64_t bit(uint32_t chunk) { return UINT64_C(1) << chunk; }
 
 static const Task *made_by(const Cut *c, Id v) {
   Id d = c->def[v];
@@ -27,12 +25,12 @@ static const Task *made_by(const Cut *c, Id v) {
 static void note_need(Id v, void *ctx) {
   Needs *n = ctx;
   if (is_held(n->c, v)) {
-    if (!n->c->held.at[v].grad) n->use[v] |= bit(n->chunk);
+    if (!n->c->held.at[v].grad) set_add(&n->use, v, n->chunk);
     return;
   }
   const Task *t = made_by(n->c, v);
   if (!t || is_uniform(n->c, v)) return;
-  if (t->phase != n->phase || t->chunk != n->chunk) n->need[n->phase][v] |= bit(n->chunk);
+  if (t->phase != n->phase || t->chunk != n->chunk) set_add(&n->need[n->phase], v, n->chunk);
 }
 
 static bool same_piece(const Held *a, const Held *b) {
@@ -44,18 +42,24 @@ static void note_grad(Id v, void *ctx) {
   if (!is_held(n->c, v)) return;
   for (Id u = 0; u < n->c->held.n; u++)
     if (!n->c->held.at[u].grad && same_piece(&n->c->held.at[u], &n->c->held.at[v]))
-      n->use[u] |= bit(n->chunk);
+      set_add(&n->use, u, n->chunk);
 }
 
-static uint64_t back_needs(const Needs *n, Id v) {
-  return n->need[PHASE_B][v] | n->need[PHASE_W][v];
+// Whether the backward pass of a chunk from `from` to before `end` reads the value.
+static bool back_needs(const Needs *n, Id v, uint32_t from, uint32_t end) {
+  return set_meets(&n->need[PHASE_B], v, from, end) || set_meets(&n->need[PHASE_W], v, from, end);
+}
+
+// The same of either pass.
+static bool any_needs(const Needs *n, Id v, uint32_t from, uint32_t end) {
+  return set_meets(&n->need[PHASE_F], v, from, end) || back_needs(n, v, from, end);
 }
 
 static Needs find_needs(Cut *c) {
   Needs n = {.c = c};
   const Fn *f = cut_fn(c);
-  for (int p = 0; p < NPHASE; p++) n.need[p] = NEWN(c->m->arena, uint64_t, f->value.n + 1);
-  n.use = NEWN(c->m->arena, uint64_t, f->value.n + 1);
+  for (int p = 0; p < NPHASE; p++) n.need[p] = sets_new(c->m, c->nchunk, f->value.n);
+  n.use = sets_new(c->m, c->nchunk, f->value.n);
   n.number = NEWN(c->m->arena, uint32_t, f->value.n + 1);
   for (uint32_t i = 0; i < f->stmt.n; i++) {
     const Task *t = &c->task.at[i];
@@ -70,13 +74,13 @@ static Needs find_needs(Cut *c) {
   for (uint32_t i = 0; i < f->result.n; i++) note_need(f->result.at[i], &n);
   for (Id v = 0; v < f->value.n; v++) { // what is sent down is kept until then where it is made
     const Task *t = made_by(c, v);
-    if (t && t->phase == PHASE_F && !t->free && (back_needs(&n, v) & (bit(t->chunk) - 1)))
-      n.need[PHASE_B][v] |= bit(t->chunk);
+    if (t && t->phase == PHASE_F && !t->free && back_needs(&n, v, 0, t->chunk))
+      set_add(&n.need[PHASE_B], v, t->chunk);
   }
   return n;
 }
 
-uint64_t *cut_use(Cut *c) { return find_needs(c).use; }
+ChunkSets cut_use(Cut *c) { return find_needs(c).use; }
 
 // ---- one function
 
@@ -95,24 +99,22 @@ typedef struct Emit {
 static bool passes(const Emit *e, Id v, Meaning way) {
   const Task *t = made_by(e->c, v);
   if (!t || t->free || is_held(e->c, v) || is_uniform(e->c, v)) return false;
-  uint64_t below = bit(e->k) - 1, here = bit(e->k), above = ~below & ~here;
-  uint64_t back = back_needs(e->n, v);
+  const Needs *n = e->n;
+  uint32_t k = e->k, end = e->c->nchunk;
   bool forward = t->phase == PHASE_F, in = way == MEANS_RECEIVED, out = way == MEANS_SENT;
   if (e->phase == PHASE_F) {
-    // Of the backward pass, chunks from the one that makes it on.
-    uint64_t all = e->n->need[PHASE_F][v] | (back & ~(bit(t->chunk) - 1));
-    if (!forward || t->chunk > e->k) return false;
-    return in ? t->chunk < e->k && (all & ~below) : out ? (all & above) != 0 : (back & here) != 0;
+    if (!forward || t->chunk > k) return false;
+    return in ? t->chunk < k && any_needs(n, v, k, end) : out ? any_needs(n, v, k + 1, end) : back_needs(n, v, k, k + 1);
   }
-  if (e->phase == PHASE_W || t->phase == PHASE_W || t->chunk < e->k) return false;
-  if (in) return t->chunk > e->k && (back & ~above);
-  if (out) return (back & below) != 0;
-  return (!forward || t->chunk > e->k) && (e->n->need[PHASE_W][v] & here);
+  if (e->phase == PHASE_W || t->phase == PHASE_W || t->chunk < k) return false;
+  if (in) return t->chunk > k && back_needs(n, v, 0, k + 1);
+  if (out) return back_needs(n, v, 0, k);
+  return (!forward || t->chunk > k) && set_has(&n->need[PHASE_W], v, k);
 }
 
 static bool reads_slot(const Emit *e, Id v) {
   const Task *t = made_by(e->c, v);
-  if (!t || t->free || e->phase == PHASE_F || !(e->n->need[e->phase][v] & bit(e->k))) return false;
+  if (!t || t->free || e->phase == PHASE_F || !set_has(&e->n->need[e->phase], v, e->k)) return false;
   return e->phase == PHASE_W || (t->phase == PHASE_F && t->chunk <= e->k);
 }
 
@@ -270,8 +272,8 @@ static void add_chunk_pieces(const Needs *n, uint32_t k) {
     for (Id v = 0; v < n->c->held.n; v++) {
       const Held *h = &n->c->held.at[v];
       if (h->param != p || h->grad) continue;
-      anywhere |= n->use[v] != 0;
-      if (n->use[v] & bit(k)) PUSH(m->arena, chunk->piece, (Piece){p, h->first, h->count});
+      anywhere |= set_meets(&n->use, v, 0, n->c->nchunk);
+      if (set_has(&n->use, v, k)) PUSH(m->arena, chunk->piece, (Piece){p, h->first, h->count});
     }
     // What nothing reads is kept by the first chunk: it is saved, and may decay.
     int64_t all = m->param.at[p].nstack ? m->param.at[p].extent[0] : 1;

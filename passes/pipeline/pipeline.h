@@ -2,9 +2,8 @@
 #ifndef DTC_PASSES_PIPELINE_H
 #define DTC_PASSES_PIPELINE_H
 
+#include "passes/pipeline/sets.h"
 #include "passes/util.h"
-
-enum { MAX_CHUNKS = 64 };
 
 typedef enum Phase { PHASE_F, PHASE_B, PHASE_W, NPHASE } Phase;
 
@@ -55,7 +54,7 @@ void cost_balance(const double *cost, const double *cross, uint32_t n, uint32_t 
 bool cut_step(Module *m, Id step, Cut *c);
 // The same for a function without a backward part, whose parameters must be where `like` has them;
 // `verb`, "validate": what the model is to do, for the message.
-bool cut_eval(Module *m, Id eval, const char *verb, const Cut *like, const uint64_t *use, Cut *c);
+bool cut_eval(Module *m, Id eval, const char *verb, const Cut *like, const ChunkSets *use, Cut *c);
 void cut_defs(Cut *c); // fills def
 // Calls visit for each value that the statement reads, what it reads through free statements
 // instead of their values.
@@ -70,6 +69,6 @@ bool cut_split(Cut *c); // false after an error
 // emit.c: the functions of each phase and chunk, to Module.chunk
 bool cut_emit(Cut *c); // false after an error
 void cut_emit_eval(Cut *c, ChunkPart part); // CHUNK_EVAL or CHUNK_SAMPLE
-uint64_t *cut_use(Cut *c); // by value: chunks that have the parameter
+ChunkSets cut_use(Cut *c); // by value: chunks that have the parameter
 
 #endif

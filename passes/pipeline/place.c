@@ -13,16 +13,16 @@ typedef struct Place {
   uint32_t *made; // by value: the chunk that makes it; of an accumulator the lowest that adds
   uint32_t *last; // by value: the last chunk of the forward pass that reads it
   bool *forward, *backward; // by value: made by that pass
-  uint64_t *use; // by value: chunks that have the parameter
+  ChunkSets use; // by value: chunks that have the parameter
   // of the statement at hand
   uint32_t lo, hi, bound;
-  uint64_t allowed;
+  ChunkSets allowed; // one set
   uint32_t chunk;
 } Place;
 
 static void note_forward_use(Id v, void *ctx) {
   Place *p = ctx;
-  p->use[v] |= UINT64_C(1) << p->chunk;
+  set_add(&p->use, v, p->chunk);
   if (p->last[v] < p->chunk) p->last[v] = p->chunk;
 }
 
@@ -38,7 +38,7 @@ static void note_bounds(Id v, void *ctx) {
   Place *p = ctx;
   if (is_uniform(p->c, v)) return;
   if (is_held(p->c, v)) {
-    if (!p->c->held.at[v].grad) p->allowed &= p->use[v];
+    if (!p->c->held.at[v].grad) set_keep(&p->allowed, 0, &p->use, v);
   } else if (p->backward[v]) {
     if (p->made[v] < p->hi) p->hi = p->made[v];
   } else if (p->forward[v]) {
@@ -59,20 +59,20 @@ static Id param_of(const Cut *c, Id grad) {
 
 static void note_written(Id v, void *ctx) {
   Place *p = ctx;
-  if (is_held(p->c, v)) p->allowed &= p->use[param_of(p->c, v)];
+  if (is_held(p->c, v)) set_keep(&p->allowed, 0, &p->use, param_of(p->c, v));
   else if (p->backward[v] && p->made[v] < p->hi) p->hi = p->made[v]; // another += came before
 }
 
 static void set_made(Id v, void *ctx) {
   Place *p = ctx;
-  if (is_held(p->c, v)) p->use[v] |= UINT64_C(1) << p->chunk;
+  if (is_held(p->c, v)) set_add(&p->use, v, p->chunk);
   if (!p->backward[v] || p->chunk < p->made[v]) p->made[v] = p->chunk;
   p->backward[v] = true;
 }
 
 static void set_use(Id v, void *ctx) {
   Place *p = ctx;
-  if (is_held(p->c, v)) p->use[v] |= UINT64_C(1) << p->chunk;
+  if (is_held(p->c, v)) set_add(&p->use, v, p->chunk);
 }
 
 // Only where a later pass has mixed the adjoints of several layers.
@@ -89,7 +89,7 @@ static bool place_backward(Place *p, uint32_t at) {
   Task *t = &c->task.at[at];
   p->lo = 0;
   p->hi = p->bound = c->nchunk - 1;
-  p->allowed = UINT64_MAX;
+  set_fill(&p->allowed, 0, UINT64_MAX);
   cut_reads(c, s, note_bounds, p);
   stmt_writes(c->m, s, note_written, p);
   if (t->placed) {
@@ -99,8 +99,8 @@ static bool place_backward(Place *p, uint32_t at) {
     uint32_t most = p->bound < p->hi ? p->bound : p->hi;
     if (most < p->lo) most = p->lo < p->hi ? p->lo : p->hi;
     p->chunk = most;
-    while (p->chunk > p->lo && !(p->allowed >> p->chunk & 1)) p->chunk--;
-    if (!(p->allowed >> p->chunk & 1)) p->chunk = most; // that chunk gets the parameter too
+    while (p->chunk > p->lo && !set_has(&p->allowed, 0, p->chunk)) p->chunk--;
+    if (!set_has(&p->allowed, 0, p->chunk)) p->chunk = most; // that chunk gets the parameter too
   }
   t->chunk = p->chunk;
   t->placed = true;
@@ -202,7 +202,8 @@ bool cut_place(Cut *c) {
   p.last = NEWN(c->m->arena, uint32_t, n);
   p.forward = NEWN(c->m->arena, bool, n);
   p.backward = NEWN(c->m->arena, bool, n);
-  p.use = NEWN(c->m->arena, uint64_t, n);
+  p.use = sets_new(c->m, c->nchunk, n);
+  p.allowed = sets_new(c->m, c->nchunk, 1);
   for (uint32_t i = 0; i < cut_fn(c)->stmt.n; i++) {
     const Task *t = &c->task.at[i];
     if (t->free || t->phase != PHASE_F) continue;

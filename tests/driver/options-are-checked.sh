@@ -30,13 +30,15 @@ expect 2 "$DTC" x.dt --cp-attention ring
 says "ring is for --cp 2 or more" err.txt
 expect 2 "$DTC" x.dt --ep 2
 says "has --ep 1 only" err.txt
-expect 2 "$DTC" x.dt --pp 65
 expect 2 "$DTC" x.dt --pp 2 --schedule 2f2b
 says "expected gpipe, 1f1b, interleaved, interleaved:CHUNKS or zb" err.txt
 expect 2 "$DTC" x.dt --schedule zb
 says "is for a pipeline" err.txt
-expect 2 "$DTC" x.dt --pp 16 --schedule interleaved:8
-says "at most 64 chunks" err.txt
+expect 2 "$DTC" x.dt --dp 1048577
+says "expected a number of ranks, 1 to 1048576" err.txt
+expect 0 "$DTC" "$SRC/examples/gpt2.dt" --report --dp 16384 --zero 1
+expect 1 "$DTC" "$SRC/examples/gpt2.dt" --report --pp 16 --schedule interleaved:8
+says "a pipeline of 128 chunks needs as many statements or layers, " err.txt
 expect 1 "$DTC" "$SRC/examples/mlp.dt" --pp 32 -o train
 says "a pipeline of 32 chunks needs as many statements or layers, MLP has" err.txt
 expect 0 "$DTC" "$SRC/examples/mlp.dt" --pp 2 --report

@@ -74,7 +74,6 @@ REFUSALS = [
     ),
     ("sequence", r"--sequence-parallel: a sequence of \d+ does not divide over \d+ ranks"),
     ("stages", r"a pipeline of \d+ chunks needs as many statements or layers, \w+ has \d+"),
-    ("chunks", r"--pp \d+ --schedule \S+: a pipeline has at most \d+ chunks in all"),
     (
         "split backward",
         r"schedule zb cannot split this into the gradient of its input and the gradients of its parameters",
