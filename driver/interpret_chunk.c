@@ -23,20 +23,21 @@ static const Fn *fn_of(const Module *m, uint32_t chunk, int part) {
   return fn == NONE ? NULL : &m->fn.at[fn];
 }
 
-// Where the chunk keeps what means KEPT `of`; NONE: behind all that it keeps.
-static int64_t slot_at(const Module *m, uint32_t chunk, uint32_t of) {
+// Where the chunk keeps what means KEPT `of`, in a slot of *span; NONE: behind all that it keeps in one of *span.
+static int64_t slot_at(const Module *m, uint32_t chunk, uint32_t of, DtSpan *span) {
   static const ChunkPart keeps[] = {CHUNK_FORWARD, CHUNK_BACKWARD};
-  int64_t at = 0;
+  int64_t at[DT_SPANS] = {0};
   for (int k = 0; k < 2; k++) {
     const Fn *f = fn_of(m, chunk, keeps[k]);
     for (uint32_t i = 0; f && i < f->result.n; i++) {
       const Value *v = &f->value.at[f->result.at[i]];
       if (v->means != MEANS_KEPT) continue;
-      if (v->of == of) return at;
-      at += room_of(v);
+      DtSpan here = chunk_span(m, chunk, keeps[k], v->of);
+      if (v->of == of) return *span = here, at[here];
+      at[here] += room_of(v);
     }
   }
-  return at;
+  return at[*span];
 }
 
 static int64_t sent(const Fn *f) {
@@ -53,7 +54,7 @@ void chunks_fill(const Module *m, DtProgram *p, DtEntry *run) {
   for (uint32_t k = 0; k < m->chunk.n; k++) {
     DtPipeChunk *c = &chunk[k];
     *c = p->chunk[k];
-    c->slot_bytes = slot_at(m, k, NONE);
+    for (int i = 0; i < DT_SPANS; i++) c->slot_bytes[i] = slot_at(m, k, NONE, &(DtSpan){(DtSpan)i});
     for (int i = 0; i < NCHUNK_PART; i++) {
       const Fn *f = fn_of(m, k, i);
       if (!f) continue;
@@ -95,6 +96,12 @@ static double *rounded_copy(const Value *v, const double *master) {
   return copy;
 }
 
+static char *kept_at(const Run *r, const Value *v) {
+  DtSpan span = DT_F_TO_B;
+  int64_t at = slot_at(r->m, (uint32_t)r->c->chunk, v->of, &span);
+  return (char *)r->c->slot[span] + at;
+}
+
 static void *argument(Run *r, uint32_t i, void *(*place)(const DtCall *c, const Value *v)) {
   const Value *v = &r->f->value.at[r->f->arg.at[i]];
   const DtPipeChunk *chunk = &r->p->chunk[r->c->chunk];
@@ -105,8 +112,7 @@ static void *argument(Run *r, uint32_t i, void *(*place)(const DtCall *c, const 
     region += stage->param[(uint32_t)chunk->param + at % pieces].offset;
     return is_half(v->type) ? rounded_copy(v, region) : region;
   }
-  if (v->means == MEANS_KEPT)
-    return (char *)r->c->slot + slot_at(r->m, (uint32_t)r->c->chunk, v->of);
+  if (v->means == MEANS_KEPT) return kept_at(r, v);
   if (v->means != MEANS_RECEIVED) return place(r->c, v);
   char *here = (char *)r->c->in + r->in;
   r->in += room_of(v);
@@ -115,8 +121,7 @@ static void *argument(Run *r, uint32_t i, void *(*place)(const DtCall *c, const 
 
 static void *result_place(Run *r, const Value *v) {
   char *here;
-  if (v->means == MEANS_KEPT)
-    return (char *)r->c->slot + slot_at(r->m, (uint32_t)r->c->chunk, v->of);
+  if (v->means == MEANS_KEPT) return kept_at(r, v);
   if (v->means == MEANS_SENT) {
     here = (char *)r->c->send + r->sent;
     r->sent += room_of(v);

@@ -110,6 +110,10 @@ typedef struct DtScalars {
   DT_REALS(DT_MAX_TOTALS) total; // sums over the whole batch of what count() gives
 } DtScalars;
 
+// For how long a pipeline's chunk keeps a value of a microbatch: from forward to the end of backward; to the end of
+// weights, where the schedule parts the backward pass; from backward to the end of weights. A chunk has slots of each.
+typedef enum DtSpan { DT_F_TO_B, DT_F_TO_W, DT_B_TO_W, DT_SPANS } DtSpan;
+
 // The buffers of one call, all in the device's memory.
 typedef struct DtCall {
   const void *data[DT_MAX_DATA]; // one microbatch of each data argument (int32 or real)
@@ -126,7 +130,7 @@ typedef struct DtCall {
   // A pipeline's chunk: what was received and where to leave what is sent (DtPipeChunk.sent_bytes); what is
   // kept with the microbatch between its functions (slot_bytes).
   const void *in;
-  void *send, *slot;
+  void *send, *slot[DT_SPANS];
   int chunk, part; // which of a pipeline's functions is called, DtPipeChunk.run[part]
   bool last; // step: no microbatch of it comes after this one on the rank
   struct DtZero *zero; // where the layers' parameters and gradients are (runtime/train/zero.h); NULL: in param and grad
@@ -160,7 +164,7 @@ enum { DT_FORWARD, DT_BACKWARD, DT_WEIGHTS, DT_EVAL, DT_SAMPLE, DT_CHUNK_PARTS }
 typedef struct DtPipeChunk {
   DtEntry *run[DT_CHUNK_PARTS];
   bool reads_data[DT_CHUNK_PARTS];
-  int64_t slot_bytes; // kept from forward to the last function that reads it
+  int64_t slot_bytes[DT_SPANS]; // kept of a microbatch for that long
   int64_t sent_bytes[DT_CHUNK_PARTS]; // by forward, eval and sample to chunk c + 1, by backward to c - 1
   int64_t cost[DT_CHUNK_PARTS]; // time, in units of the compiler's estimate; at least 1
   int param, nparam; // of the stage's: those that the chunk uses

@@ -60,27 +60,41 @@ uint32_t host_chunk_piece(const HostFn *x, uint32_t arg, bool *grad) {
 
 // ---- where things lie
 
-// Where the chunk keeps what means KEPT `of`, or NONE: bytes of all that it keeps.
-static int64_t slot_at(const Module *m, uint32_t chunk, uint32_t of, bool *found) {
+DtSpan chunk_span(const Module *m, uint32_t chunk, ChunkPart maker, uint32_t of) {
+  Id weights = m->chunk.at[chunk].fn[CHUNK_WEIGHTS];
+  if (maker == CHUNK_BACKWARD) return DT_B_TO_W;
+  const Fn *f = weights == NONE ? NULL : &m->fn.at[weights];
+  for (uint32_t i = 0; f && i < f->arg.n; i++) {
+    const Value *v = &f->value.at[f->arg.at[i]];
+    if (v->means == MEANS_KEPT && v->of == of) return DT_F_TO_W;
+  }
+  return DT_F_TO_B;
+}
+
+// Where the chunk keeps what means KEPT `of`, in a slot of *span; or NONE: bytes of all that it keeps in one of *span.
+static int64_t slot_at(const Module *m, uint32_t chunk, uint32_t of, DtSpan *span, bool *found) {
   static const ChunkPart keeps[] = {CHUNK_FORWARD, CHUNK_BACKWARD};
-  int64_t at = 0;
+  int64_t at[DT_SPANS] = {0};
   for (int k = 0; k < 2; k++) {
     const Fn *f = &m->fn.at[m->chunk.at[chunk].fn[keeps[k]]];
     for (uint32_t i = 0; i < f->result.n; i++) {
       const Value *v = &f->value.at[f->result.at[i]];
       if (v->means != MEANS_KEPT) continue;
-      if (v->of == of) return *found = true, at;
-      at += aligned_bytes(v);
+      DtSpan here = chunk_span(m, chunk, keeps[k], v->of);
+      if (v->of == of) return *span = here, *found = true, at[here];
+      at[here] += aligned_bytes(v);
     }
   }
-  return at;
+  return at[*span];
 }
 
 static Str slot_place(const HostFn *x, const Value *v) {
+  static const char *const name[DT_SPANS] = {"DT_F_TO_B", "DT_F_TO_W", "DT_B_TO_W"};
   bool found = false;
-  int64_t at = slot_at(x->h->m, x->number, v->of, &found);
+  DtSpan span = DT_F_TO_B;
+  int64_t at = slot_at(x->h->m, x->number, v->of, &span, &found);
   if (!found) BUG("%s: nothing keeps %s", x->f->name, v->name);
-  return str_printf("(void *)((char *)call->slot + %lld)", (long long)at);
+  return str_printf("(void *)((char *)call->slot[%s] + %lld)", name[span], (long long)at);
 }
 
 Str host_chunk_arg(const HostFn *x, uint32_t arg) {
@@ -235,9 +249,9 @@ int64_t largest_frame(const Plan *p, uint32_t stage) {
   return most;
 }
 
-int64_t chunk_slot_bytes(const Module *m, uint32_t chunk) {
+int64_t chunk_slot_bytes(const Module *m, uint32_t chunk, DtSpan span) {
   bool found = false;
-  return slot_at(m, chunk, NONE, &found);
+  return slot_at(m, chunk, NONE, &span, &found);
 }
 
 int64_t chunk_sent_bytes(const Module *m, uint32_t chunk, ChunkPart part) {

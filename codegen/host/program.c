@@ -130,7 +130,7 @@ static void fill_chunk(const Module *m, const Plan *p, uint32_t k, DtPipeChunk *
     t->cost[i] = chunk_cost(p, c->fn[i]);
     t->reads_data[i] = chunk_reads_data(p, k, (ChunkPart)i);
   }
-  if (p) t->slot_bytes = chunk_slot_bytes(m, k);
+  for (int i = 0; p && i < DT_SPANS; i++) t->slot_bytes[i] = chunk_slot_bytes(m, k, (DtSpan)i);
 }
 
 static void fill_pipeline(const Module *m, const Plan *p, DtProgram *t) {

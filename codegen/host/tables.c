@@ -150,7 +150,7 @@ static const Struct stage_struct = STRUCT(DtStage, stage_field);
 static const Field chunk_field[] = {
     ARRAY(DtPipeChunk, run, FIELD_FN, NULL, NULL),
     ARRAY(DtPipeChunk, reads_data, FIELD_BOOL, NULL, NULL),
-    FIELD(DtPipeChunk, slot_bytes, FIELD_INT, NULL),
+    ARRAY(DtPipeChunk, slot_bytes, FIELD_INT, NULL, NULL),
     ARRAY(DtPipeChunk, sent_bytes, FIELD_INT, NULL, NULL),
     ARRAY(DtPipeChunk, cost, FIELD_INT, NULL, NULL),
     FIELD(DtPipeChunk, param, FIELD_INT, NULL),

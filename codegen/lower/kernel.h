@@ -3,6 +3,7 @@
 #define DTC_KERNEL_H
 
 #include "ir/ir.h"
+#include "runtime/program.h"
 
 // Where an element of a value lies: buffer + offset + sum of subscript * stride, in elements. A view
 // (a statement that only renames elements, such as q[b, t, h, e] = qkv[b, t, 0, h, e]) has the
@@ -128,9 +129,11 @@ const Value *param_gradient(const Module *m, const ParamLayout *l, uint32_t para
 struct Plan;
 int64_t largest_frame(const struct Plan *p, uint32_t stage);
 
-// Of a pipeline's chunks (codegen/host/chunk.c): bytes kept with a microbatch, bytes that a part sends, and
-// the time that a function takes, roughly (at least 1).
-int64_t chunk_slot_bytes(const Module *m, uint32_t chunk);
+// Of a pipeline's chunks (codegen/host/chunk.c): for how long a value that means KEPT `of` is kept, which `maker`
+// computes; bytes kept with a microbatch for so long; bytes that a part sends; and the time that a function takes,
+// roughly (at least 1).
+DtSpan chunk_span(const Module *m, uint32_t chunk, ChunkPart maker, uint32_t of);
+int64_t chunk_slot_bytes(const Module *m, uint32_t chunk, DtSpan span);
 int64_t chunk_sent_bytes(const Module *m, uint32_t chunk, ChunkPart part);
 int64_t chunk_cost(const struct Plan *p, Id fn);
 // What a chunk's function sends, "activations x", and where that is computed, or NULL; NULL: nothing.

@@ -15,7 +15,9 @@ typedef struct {
   int P, C, first, stride;
   int64_t *at; // by stage: its next operation
   int64_t *matched[2]; // by stage: its first receive from the next stage, the one before, to be met
-  int32_t *slot, *slot_base; // microbatch that each slot holds; by chunk: its first slot
+  // Chunk and microbatch that each slot holds; by pool: its first slot.
+  int64_t *slot[DT_SPANS];
+  int32_t *slot_base[DT_SPANS];
   int32_t *in[DT_PIPE_MESSAGES], *in_base[DT_PIPE_MESSAGES];
   int32_t *out[DT_PIPE_MESSAGES], *out_base[DT_PIPE_MESSAGES];
   int32_t *done[DT_PIPE_COMPUTED]; // by chunk: microbatches that are through
@@ -121,17 +123,28 @@ static bool boundary_buffers(Check *x, int s, const DtPipeOp *op, int message, b
   return true;
 }
 
+// Of each span that the work is in: it fills an idle slot, or reads what it or earlier work filled.
+static bool use_slots(Check *x, int s, const DtPipeOp *op) {
+  int64_t key = (int64_t)op->chunk << 32 | op->micro;
+  for (int k = 0; k < DT_SPANS; k++) {
+    DtPipeWork first, last;
+    if (!dt_pipe_span(&x->p->shape, (DtSpan)k, &first, &last) || op->work < first || op->work > last) continue;
+    int pool = x->p->shape.pool[k][op->chunk];
+    if (op->slot[k] < 0 || op->slot[k] >= x->p->slots[k][pool]) return fail(x, s, op, "no such slot");
+    int64_t *slot = &x->slot[k][x->slot_base[k][pool] + op->slot[k]];
+    if (op->work == first && *slot != IDLE) return fail(x, s, op, "its slot is in use");
+    if (op->work != first && *slot != key) return fail(x, s, op, "its slot holds something else");
+    *slot = op->work == last ? IDLE : key;
+  }
+  return true;
+}
+
 static bool compute(Check *x, int s, const DtPipeOp *op) {
   int c = op->chunk, m = op->micro;
-  bool splits = dt_pipe_splits(&x->p->shape), only = x->p->shape.kind == DT_PIPE_FORWARD;
   if (c < 0 || c >= x->C || c % x->P != s)
     return fail(x, s, op, "the chunk belongs to another stage");
   if (m != x->done[op->work][c]) return fail(x, s, op, "out of the order of microbatches");
-  int32_t *slot = pool(x->slot, x->slot_base, c, op->slot);
-  if (!slot) return fail(x, s, op, "no such slot");
-  if (op->work == DT_PIPE_F ? *slot != IDLE : *slot != m)
-    return fail(x, s, op,
-                op->work == DT_PIPE_F ? "its slot is in use" : "its slot holds something else");
+  if (!use_slots(x, s, op)) return false;
   if (op->work == DT_PIPE_W && x->done[DT_PIPE_B][c] <= m)
     return fail(x, s, op, "before its backward");
   bool first = c == 0, last = c == x->C - 1, alone = x->P == 1;
@@ -141,8 +154,6 @@ static bool compute(Check *x, int s, const DtPipeOp *op) {
   if (op->work == DT_PIPE_B &&
       !boundary_buffers(x, s, op, DT_PIPE_GRAD, !last && !alone, !first && !alone))
     return false;
-  if (op->work == DT_PIPE_F && !only) *slot = m;
-  if (op->work == (splits ? DT_PIPE_W : DT_PIPE_B)) *slot = IDLE;
   x->done[op->work][c]++;
   return true;
 }
@@ -269,11 +280,25 @@ static int32_t *make_pool(int C, const int32_t *count, int32_t **base) {
   return of;
 }
 
+// The same of slots.
+static int64_t *make_slots(int C, const int32_t *count, int32_t **base) {
+  int64_t n = 0;
+  *base = malloc(((size_t)C + 1) * sizeof **base);
+  if (!*base) return NULL;
+  for (int c = 0; c < C; n += count[c++]) (*base)[c] = (int32_t)n;
+  int64_t *of = malloc((size_t)(n + 1) * sizeof *of);
+  for (int64_t i = 0; of && i < n; i++) of[i] = IDLE;
+  return of;
+}
+
 static bool prepare(Check *x) {
   x->at = calloc(3 * (size_t)x->P, sizeof *x->at);
   for (int k = 0; x->at && k < 2; k++) x->matched[k] = x->at + (k + 1) * (size_t)x->P;
-  x->slot = make_pool(x->C, x->p->slots, &x->slot_base);
-  bool ok = x->at && x->slot;
+  bool ok = x->at;
+  for (int k = 0; k < DT_SPANS; k++) {
+    x->slot[k] = make_slots(x->C, x->p->slots[k], &x->slot_base[k]);
+    ok = ok && x->slot[k];
+  }
   for (int k = 0; k < DT_PIPE_MESSAGES; k++) {
     x->in[k] = make_pool(x->C, x->p->in[k], &x->in_base[k]);
     x->out[k] = make_pool(x->C, x->p->out[k], &x->out_base[k]);
@@ -289,8 +314,10 @@ static bool prepare(Check *x) {
 
 static void release(Check *x) {
   free(x->at);
-  free(x->slot);
-  free(x->slot_base);
+  for (int k = 0; k < DT_SPANS; k++) {
+    free(x->slot[k]);
+    free(x->slot_base[k]);
+  }
   for (int k = 0; k < DT_PIPE_MESSAGES; k++) {
     free(x->in[k]);
     free(x->in_base[k]);
@@ -316,14 +343,14 @@ bool dt_pipe_check(const DtPipe *p, int first, int stride, char *message, size_t
 static uint64_t mix(uint64_t h, uint64_t v) { return (h ^ v) * 0x9e3779b97f4a7c15u ^ h >> 29; }
 
 uint64_t dt_pipe_hash(const DtPipe *p) {
-  enum { FORMAT = 2 }; // of a table: receives are posted ahead
+  enum { FORMAT = 3 }; // of a table: slots of each span
   uint64_t h = mix(mix(FORMAT, (uint64_t)p->shape.kind), (uint64_t)p->shape.micro);
   for (int s = 0; s < p->shape.stages; s++) {
     h = mix(h, (uint64_t)p->stage[s].n);
     for (int64_t i = 0; i < p->stage[s].n; i++) {
       const DtPipeOp *op = &p->stage[s].op[i];
-      const int32_t field[] = {op->work, op->message, op->chunk, op->micro, op->slot,
-                               op->in,   op->out,     op->peer};
+      const int32_t field[] = {op->work,    op->message, op->chunk, op->micro, op->slot[0],
+                               op->slot[1], op->slot[2], op->in,    op->out,   op->peer};
       for (size_t k = 0; k < sizeof field / sizeof *field; k++)
         h = mix(h, (uint64_t)(uint32_t)field[k]);
     }

@@ -43,7 +43,10 @@ typedef struct {
   Stage *stage;
   Piece *forward, *backward; // the order of each stage's F, and of its B and W
   Boundary *boundary[DT_PIPE_MESSAGES]; // by chunk
-  int32_t *issued, *freed; // by chunk: slots
+  int32_t *issued; // by chunk: microbatches that have begun
+  // Slots, by chunk and microbatch: the slot; which of the pool's is free beside it, as an index here, or -1. By
+  // pool: the first that is free.
+  int32_t *slot[DT_SPANS], *next[DT_SPANS], *free[DT_SPANS];
   bool failed; // no memory
 } Sim;
 
@@ -140,16 +143,52 @@ static bool can_weights(const Sim *x, int s, int *chunk, int32_t *micro) {
   return true;
 }
 
+// A span begins with one kind of work and ends with another. One whose ends are none is not there.
+bool dt_pipe_span(const DtPipeShape *s, DtSpan span, DtPipeWork *first, DtPipeWork *last) {
+  static const DtPipeWork ends[DT_SPANS][2] = {
+      [DT_F_TO_B] = {DT_PIPE_F, DT_PIPE_B}, [DT_F_TO_W] = {DT_PIPE_F, DT_PIPE_W}, [DT_B_TO_W] = {DT_PIPE_B, DT_PIPE_W}};
+  *first = ends[span][0];
+  *last = ends[span][1];
+  return s->kind != DT_PIPE_FORWARD && (span == DT_F_TO_B || dt_pipe_splits(s));
+}
+
+// The slots that the work fills, reads and frees: those whose span it is in.
+static void take_slots(Sim *x, DtPipeOp *op) {
+  int64_t i = (int64_t)op->chunk * x->M + op->micro;
+  for (int k = 0; k < DT_SPANS; k++) {
+    DtPipeWork first, last;
+    op->slot[k] = -1;
+    if (!dt_pipe_span(&x->p->shape, (DtSpan)k, &first, &last) || op->work < first || op->work > last) continue;
+    int pool = x->p->shape.pool[k][op->chunk];
+    if (op->work == first && x->free[k][pool] < 0) x->slot[k][i] = x->p->slots[k][pool]++;
+    else if (op->work == first) {
+      x->slot[k][i] = x->slot[k][x->free[k][pool]];
+      x->free[k][pool] = x->next[k][x->free[k][pool]];
+    }
+    op->slot[k] = x->slot[k][i];
+  }
+}
+
+static void free_slots(Sim *x, const DtPipeOp *op) {
+  int64_t i = (int64_t)op->chunk * x->M + op->micro;
+  for (int k = 0; k < DT_SPANS; k++) {
+    DtPipeWork first, last;
+    if (!dt_pipe_span(&x->p->shape, (DtSpan)k, &first, &last) || op->work != last) continue;
+    int pool = x->p->shape.pool[k][op->chunk];
+    x->next[k][i] = x->free[k][pool];
+    x->free[k][pool] = (int32_t)i;
+  }
+}
+
 static void begin(Sim *x, int s, DtPipeWork w, int chunk, int32_t micro) {
   Stage *t = &x->stage[s];
   DtPipeOp op = {.work = w, .chunk = chunk, .micro = micro, .in = -1, .out = -1, .peer = -1,
                  .start = x->now, .end = x->now + cost(x, w, chunk)};
+  take_slots(x, &op);
   if (w == DT_PIPE_F) {
     t->f++, t->before++, t->live++;
     x->issued[chunk]++;
-    DtPipe *p = x->p;
-    p->slots[chunk] = most(p->slots[chunk], x->issued[chunk] - x->freed[chunk]);
-    p->held[s] = most(p->held[s], t->live);
+    x->p->held[s] = most(x->p->held[s], t->live);
   }
   if (w == DT_PIPE_B) t->b++;
   if (w == DT_PIPE_W) t->w++;
@@ -183,10 +222,8 @@ static void finish(Sim *x, int s) {
   }
   bool frees = op->work == (dt_pipe_splits(&p->shape) ? DT_PIPE_W : DT_PIPE_B);
   if (p->shape.kind == DT_PIPE_FORWARD || op->work == DT_PIPE_B) t->before--;
-  if (p->shape.kind == DT_PIPE_FORWARD || frees) {
-    t->live--;
-    x->freed[c]++;
-  }
+  if (p->shape.kind == DT_PIPE_FORWARD || frees) t->live--;
+  free_slots(x, op);
 }
 
 // A message goes as soon as it is made and the receiver has a buffer for it.
@@ -198,7 +235,7 @@ static void transfer(Sim *x, int chunk, int message) {
                    .message = (uint8_t)message,
                    .chunk = chunk,
                    .micro = b->sent++,
-                   .slot = -1,
+                   .slot = {-1, -1, -1},
                    .in = -1,
                    .out = 0,
                    .peer = to % x->P,
@@ -291,7 +328,7 @@ static void receive_ahead(Sim *x, int s) {
 }
 
 // Work on one chunk and messages of one kind go in the order of microbatches: so what is in use of
-// a pool at one time is an interval, and microbatch m takes number m modulo the pool's size.
+// a boundary's buffers at one time is an interval, and microbatch m takes number m modulo how many there are.
 static void number(DtPipe *p) {
   for (int s = 0; s < p->shape.stages; s++)
     for (int64_t i = 0; i < p->stage[s].n; i++) {
@@ -299,7 +336,6 @@ static void number(DtPipe *p) {
       bool computes = op->work < DT_PIPE_COMPUTED;
       int message = computes ? op->work == DT_PIPE_B : op->message;
       int to = computes ? op->chunk : dt_pipe_reader(op->chunk, message);
-      if (computes) op->slot = op->micro % p->slots[op->chunk];
       if (op->in >= 0) op->in = op->micro % p->in[message][to];
       if (op->out >= 0) op->out = op->micro % p->out[message][op->chunk];
     }
@@ -315,8 +351,8 @@ static bool shape_ok(const DtPipeShape *s) {
 static DtPipe *pipe_new(const DtPipeShape *shape) {
   size_t P = (size_t)shape->stages, C = P * (size_t)shape->chunks;
   DtPipe *p = calloc(1, sizeof *p);
-  char *m = p ? calloc(1, P * sizeof(DtPipeStage) + 3 * C * sizeof(int64_t) +
-                              (5 * C + P) * sizeof(int32_t))
+  char *m = p ? calloc(1, P * sizeof(DtPipeStage) + DT_PIPE_COMPUTED * C * sizeof(int64_t) +
+                              ((2 * DT_SPANS + 2 * DT_PIPE_MESSAGES) * C + P) * sizeof(int32_t))
               : NULL;
   if (!m) {
     free(p);
@@ -326,20 +362,40 @@ static DtPipe *pipe_new(const DtPipeShape *shape) {
   p->shape = *shape;
   p->stage = (DtPipeStage *)m;
   int64_t *costs = (int64_t *)(p->stage + P);
-  int32_t *at = (int32_t *)(costs + 3 * C);
+  int32_t *at = (int32_t *)(costs + DT_PIPE_COMPUTED * C);
   for (int w = 0; w < DT_PIPE_COMPUTED; w++) {
     int64_t unit = w == DT_PIPE_B && !dt_pipe_splits(shape) ? 2 : 1;
     for (size_t c = 0; c < C; c++)
       costs[(size_t)w * C + c] = shape->cost[w] ? shape->cost[w][c] : unit;
     p->shape.cost[w] = costs + (size_t)w * C;
   }
-  p->slots = at;
-  for (int k = 0; k < DT_PIPE_MESSAGES; k++) {
-    p->in[k] = at + (size_t)(1 + k) * C;
-    p->out[k] = at + (size_t)(3 + k) * C;
+  for (int k = 0; k < DT_SPANS; k++, at += 2 * C) {
+    p->slots[k] = at;
+    for (size_t c = 0; c < C; c++) at[C + c] = shape->pool[k] ? shape->pool[k][c] : (int32_t)c;
+    p->shape.pool[k] = at + C;
   }
-  p->held = at + 5 * C;
+  for (int k = 0; k < DT_PIPE_MESSAGES; k++, at += 2 * C) {
+    p->in[k] = at;
+    p->out[k] = at + C;
+  }
+  p->held = at;
   return p;
+}
+
+static void slots_new(Sim *x) {
+  size_t pieces = (size_t)x->C * (size_t)x->M;
+  for (int k = 0; k < DT_SPANS && !x->failed; k++) {
+    DtPipeWork first, last;
+    if (!dt_pipe_span(&x->p->shape, (DtSpan)k, &first, &last)) continue;
+    x->slot[k] = malloc((2 * pieces + (size_t)x->C) * sizeof *x->slot[k]);
+    if (!x->slot[k]) {
+      x->failed = true;
+      return;
+    }
+    x->next[k] = x->slot[k] + pieces;
+    x->free[k] = x->next[k] + pieces;
+    for (int c = 0; c < x->C; c++) x->free[k][c] = -1;
+  }
 }
 
 DtPipe *dt_pipe_make(const DtPipeShape *shape) {
@@ -355,13 +411,13 @@ DtPipe *dt_pipe_make(const DtPipeShape *shape) {
   x.stage = calloc((size_t)x.P, sizeof *x.stage);
   x.forward = malloc(2 * pieces * sizeof *x.forward);
   Boundary *b = calloc(2 * C, sizeof *b);
-  x.issued = calloc(2 * C, sizeof *x.issued);
+  x.issued = calloc(C, sizeof *x.issued);
   x.failed = !x.stage || !x.forward || !b || !x.issued;
+  slots_new(&x);
   if (!x.failed) {
     x.backward = x.forward + pieces;
     x.boundary[DT_PIPE_ACT] = b;
     x.boundary[DT_PIPE_GRAD] = b + C;
-    x.freed = x.issued + C;
     orders(&x);
     simulate(&x);
   }
@@ -371,6 +427,7 @@ DtPipe *dt_pipe_make(const DtPipeShape *shape) {
   free(x.forward);
   free(b);
   free(x.issued);
+  for (int k = 0; k < DT_SPANS; k++) free(x.slot[k]);
   if (!x.failed) return p;
   dt_pipe_free(p);
   return NULL;

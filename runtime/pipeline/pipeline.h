@@ -2,9 +2,9 @@
 //
 // The model is cut into P * V chunks: chunk c is stage c % P's. For each microbatch a chunk is run
 // forward (F), which fills a slot of saved activations, and backward (B), which reads it. Schedule
-// zb parts the backward pass into B, the gradient of the chunk's input, and W, that of its weights;
-// then W frees the slot. F sends an activation to the next chunk's stage, B a gradient to the one
-// before.
+// zb parts the backward pass into B, the gradient of the chunk's input, and W, that of its weights:
+// then there are slots for each span (DtSpan), so that B frees what W does not read. F sends an
+// activation to the next chunk's stage, B a gradient to the one before.
 //
 // All schedules are made by one event-driven list scheduler under a cap on live activations: a
 // stage that is idle takes F if it is ready and the cap allows it, else B, else W. They differ in
@@ -54,7 +54,7 @@ typedef struct DtPipeOp {
   uint8_t message; // SEND, RECV: DT_PIPE_ACT or DT_PIPE_GRAD
   int32_t chunk; // that computes; SEND, RECV: that made the message
   int32_t micro;      // microbatch
-  int32_t slot; // F, B, W: of the chunk's saved activations
+  int32_t slot[DT_SPANS]; // F, B, W: that it fills or reads, of the chunk's pool; -1: none
   int32_t in; // F, B: buffer that holds what was received; RECV: that it fills; -1: none
   int32_t out; // F, B: buffer that it fills for a send; SEND: that it empties; -1: none
   int32_t peer; // SEND, RECV: the other stage
@@ -74,12 +74,15 @@ typedef struct DtPipeShape {
   // By chunk: time of F, B (without split, of both) and W, each at least 1; NULL: F 1, B 2 (zb: 1),
   // W 1.
   const int64_t *cost[DT_PIPE_COMPUTED];
+  // By chunk: the pool that its slots come from, named by the first chunk of the stage that shares it (those whose
+  // slots are of one size); NULL: each has its own.
+  const int32_t *pool[DT_SPANS];
 } DtPipeShape;
 
 typedef struct DtPipe {
-  DtPipeShape shape; // cost: of the table's own
+  DtPipeShape shape; // cost, pool: the table's own
   DtPipeStage *stage; // P of them
-  int32_t *slots; // by chunk: how many it needs
+  int32_t *slots[DT_SPANS]; // by pool: how many it needs
   // By chunk: buffers for received messages, and for sent ones.
   int32_t *in[DT_PIPE_MESSAGES], *out[DT_PIPE_MESSAGES];
   int32_t *held; // by stage: most activations alive at one time
@@ -100,6 +103,8 @@ uint64_t dt_pipe_hash(const DtPipe *p);
 // Chunks in all; whether a chunk runs W apart from B.
 static inline int dt_pipe_chunks(const DtPipeShape *s) { return s->stages * s->chunks; }
 static inline bool dt_pipe_splits(const DtPipeShape *s) { return s->kind == DT_PIPE_ZB; }
+// Whether slots of this span are in use; the work that fills them, and the last one that reads them.
+bool dt_pipe_span(const DtPipeShape *s, DtSpan span, DtPipeWork *first, DtPipeWork *last);
 
 // Idle time as a part of all stages' time: a fraction in lowest terms.
 typedef struct DtPipeBubble {

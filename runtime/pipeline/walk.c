@@ -36,12 +36,21 @@ static int64_t received(const DtProgram *p, int forward, int message, int chunk)
   return from < 0 || from >= p->nchunk ? 0 : sent(p, forward, message, from);
 }
 
+// The first chunk of the stage whose slots have as many bytes.
+static int32_t pool_of(const DtProgram *p, int span, int chunk) {
+  int c = chunk % p->pp;
+  while (p->chunk[c].slot_bytes[span] != p->chunk[chunk].slot_bytes[span]) c += p->pp;
+  return c;
+}
+
 static void place_all(DtRoute *r, const DtProgram *p, int stage, int forward) {
-  bool eval = forward != DT_FORWARD;
   const DtPipe *pipe = r->pipe;
   for (int c = 0; c < p->nchunk; c++) {
     bool here = c % p->pp == stage;
-    r->slot[c] = here && !eval ? place(&r->bytes, p->chunk[c].slot_bytes, pipe->slots[c]) : 0;
+    for (int k = 0; here && k < DT_SPANS; k++) {
+      int pool = pipe->shape.pool[k][c];
+      r->slot[k][c] = pool < c ? r->slot[k][pool] : place(&r->bytes, p->chunk[c].slot_bytes[k], pipe->slots[k][c]);
+    }
     for (int k = 0; here && k < DT_PIPE_MESSAGES; k++) {
       r->in[k][c] = place(&r->bytes, received(p, forward, k, c), pipe->in[k][c]);
       r->out[k][c] = place(&r->bytes, sent(p, forward, k, c), pipe->out[k][c]);
@@ -68,34 +77,41 @@ static int open_route(DtRoute *r, const DtProgram *p, int stage, int64_t micro, 
   size_t C = (size_t)p->nchunk;
   static const int part[DT_PIPE_COMPUTED] = {DT_FORWARD, DT_BACKWARD, DT_WEIGHTS};
   if (micro < 1) return 0;
-  int64_t *table = calloc(C * (1 + 2 * DT_PIPE_MESSAGES + DT_PIPE_COMPUTED), sizeof *table);
+  int64_t *table = calloc(C * (DT_SPANS + 2 * DT_PIPE_MESSAGES + DT_PIPE_COMPUTED), sizeof *table);
+  int32_t *pool = malloc(C * DT_SPANS * sizeof *pool);
   DtTicket *ticket = calloc(C * 2 * DT_PIPE_MESSAGES * BUFFERS, sizeof *ticket);
   const char **names = name_messages(p, forward);
-  if (!table || !ticket || !names) {
+  if (!table || !ticket || !names || !pool) {
     free(table);
+    free(pool);
     free(ticket);
     free(names);
     return dt_fail(e, DT_EXIT_OS, "no memory for the pipeline's schedule");
   }
-  r->slot = table;
+  for (int k = 0; k < DT_SPANS; k++) r->slot[k] = table + C * (size_t)k;
   r->names = names;
   for (int k = 0; k < DT_PIPE_MESSAGES; k++) {
-    r->in[k] = table + C * (size_t)(1 + k);
-    r->out[k] = table + C * (size_t)(1 + DT_PIPE_MESSAGES + k);
+    r->in[k] = table + C * (size_t)(DT_SPANS + k);
+    r->out[k] = table + C * (size_t)(DT_SPANS + DT_PIPE_MESSAGES + k);
     r->arrived[k] = ticket + C * BUFFERS * (size_t)k;
     r->gone[k] = ticket + C * BUFFERS * (size_t)(DT_PIPE_MESSAGES + k);
   }
   DtPipeShape s = {.kind = eval ? DT_PIPE_FORWARD : (DtPipeKind)p->schedule, .stages = p->pp,
                    .chunks = p->nchunk / p->pp, .micro = (int32_t)micro};
   for (int w = 0; w < DT_PIPE_COMPUTED; w++) {
-    int64_t *cost = table + C * (size_t)(1 + 2 * DT_PIPE_MESSAGES + w);
+    int64_t *cost = table + C * (size_t)(DT_SPANS + 2 * DT_PIPE_MESSAGES + w);
     for (int c = 0; c < p->nchunk; c++) {
       int64_t n = p->chunk[c].cost[w ? part[w] : forward];
       cost[c] = n > 0 ? n : 1;
     }
     s.cost[w] = cost;
   }
+  for (int k = 0; k < DT_SPANS; k++) {
+    s.pool[k] = pool + C * (size_t)k;
+    for (int c = 0; c < p->nchunk; c++) pool[C * (size_t)k + (size_t)c] = pool_of(p, k, c);
+  }
   r->pipe = dt_pipe_make(&s);
+  free(pool);
   if (!r->pipe)
     return dt_fail(e, DT_EXIT_OS, "no memory for the schedule of %lld microbatches",
                    (long long)micro);
@@ -127,7 +143,7 @@ int dt_walk_open(DtWalk *w, const DtProgram *p, int stage, int64_t train, int64_
 void dt_walk_close(DtWalk *w) {
   for (int i = 0; i < DT_WALKS; i++) {
     dt_pipe_free(w->route[i].pipe);
-    free(w->route[i].slot);
+    free(w->route[i].slot[0]);
     free(w->route[i].names);
     free(w->route[i].arrived[0]);
     w->route[i] = (DtRoute){.pipe = NULL};
@@ -201,9 +217,9 @@ static void prepare_call(Walk *w, const DtPipeOp *op, const DtPipeChunk *c) {
   const DtProgram *p = w->r->p;
   int message = op->work == DT_PIPE_F ? DT_PIPE_ACT : DT_PIPE_GRAD;
   w->scalars.first = (int32_t)(w->job->first + (w->from + op->micro) * w->r->micro);
-  w->call.slot = w->forward != DT_FORWARD
-                     ? NULL
-                     : in_pool(w, w->route->slot, op->chunk, c->slot_bytes, op->slot);
+  for (int k = 0; k < DT_SPANS; k++)
+    w->call.slot[k] =
+        op->slot[k] < 0 ? NULL : in_pool(w, w->route->slot[k], op->chunk, c->slot_bytes[k], op->slot[k]);
   w->call.in = w->call.send = NULL;
   w->call.chunk = op->chunk;
   w->call.part = part_of(w, op);

@@ -12,8 +12,8 @@ struct DtRun;
 // A table, and where its slots and messages lie in the walk's memory.
 typedef struct DtRoute {
   DtPipe *pipe;
-  // By chunk, if it is this stage's: bytes to the first slot, buffer.
-  int64_t *slot, *in[DT_PIPE_MESSAGES], *out[DT_PIPE_MESSAGES];
+  // By chunk, if it is this stage's: bytes to the first slot of its pool, buffer.
+  int64_t *slot[DT_SPANS], *in[DT_PIPE_MESSAGES], *out[DT_PIPE_MESSAGES];
   int64_t bytes;
   const char **names; // of the pipe's messages
   DtTicket *arrived[DT_PIPE_MESSAGES], *gone[DT_PIPE_MESSAGES]; // by chunk and buffer

@@ -20,7 +20,7 @@ static const DtStage stages[] = {
     {.nparam = 2, .nstack = 1, .param = params, .held = helds, .stack = stacks, .param_count = 96, .frame_bytes = 128},
     {.nparam = 0, .param_count = 0, .frame_bytes = (int64_t)1 << 40}};
 static const DtPipeChunk chunks[] = {
-    {.reads_data = {true, false, true}, .slot_bytes = 5, .sent_bytes = {1, 2, 3, 4, 5}, .cost = {0, 9}, .param = 1,
+    {.reads_data = {true, false, true}, .slot_bytes = {5, 0, 7}, .sent_bytes = {1, 2, 3, 4, 5}, .cost = {0, 9}, .param = 1,
      .nparam = 2, .message = {NULL, "gradients of a, b"}, .source = {NULL, "m.dt:9"}},
     {.sent_bytes = {0, 0, 0, 0, INT64_MAX}}};
 static const DtData datas[] = {

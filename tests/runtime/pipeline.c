@@ -32,6 +32,22 @@ static int32_t most_held(const DtPipeShape *s, int stage) {
   return cap < V * M ? cap : V * M;
 }
 
+// Slots of a stage's chunks, of the spans that are in use.
+static void check_slots(const DtPipeShape *s, const DtPipe *p, int stage) {
+  int32_t P = s->stages, M = s->micro, slots[DT_SPANS] = {0};
+  for (int k = 0; k < DT_SPANS; k++)
+    for (int c = stage; c < dt_pipe_chunks(s); c += P) slots[k] += p->slots[k][c];
+  if (s->kind == DT_PIPE_FORWARD) CHECK(!slots[DT_F_TO_B] && !slots[DT_F_TO_W] && !slots[DT_B_TO_W]);
+  else if (s->kind != DT_PIPE_ZB) {
+    CHECK(slots[DT_F_TO_B] >= p->held[stage] && !slots[DT_F_TO_W] && !slots[DT_B_TO_W]);
+    if (s->chunks == 1) CHECK(slots[DT_F_TO_B] == p->held[stage]);
+  } else { // ZB-H1: P - s microbatches between F and B, s and the one at hand between B and W
+    CHECK(slots[DT_F_TO_B] <= (P - stage < M ? P - stage : M));
+    CHECK(slots[DT_F_TO_W] == p->held[stage] && slots[DT_F_TO_W] <= P);
+    CHECK(slots[DT_B_TO_W] <= (stage + 1 < M ? stage + 1 : M));
+  }
+}
+
 static void check_shape(const DtPipeShape *s) {
   DtPipe *p = dt_pipe_make(s);
   CHECK(p);
@@ -43,11 +59,8 @@ static void check_shape(const DtPipeShape *s) {
   if (want && p->length != want) say(s, "not of the known length");
   CHECK(!want || p->length == want);
   for (int i = 0; i < s->stages; i++) {
-    int32_t slots = 0;
     CHECK(p->held[i] <= most_held(s, i));
-    for (int c = i; c < dt_pipe_chunks(s); c += s->stages) slots += p->slots[c];
-    CHECK(slots >= p->held[i]);
-    if (s->chunks == 1) CHECK(slots == p->held[i]);
+    check_slots(s, p, i);
   }
   dt_pipe_free(p);
 }
@@ -101,6 +114,33 @@ static void check_uneven(void) {
     for (int i = 0; i < s.stages; i++) CHECK(p->held[i] <= most_held(&s, i));
     dt_pipe_free(p);
   }
+}
+
+// Chunks of one stage whose slots are of one size share them: a stage then has as many as it holds microbatches.
+static void check_pools(void) {
+  int32_t pool[64];
+  for (int P = 2; P <= 8; P++)
+    for (int V = 2; V <= 8; V++)
+      for (int M = 1; M <= 20; M++)
+        for (int alone = 0; alone < 2; alone++) { // the first and last chunk's are of other sizes
+          for (int c = 0; c < P * V; c++) pool[c] = c % P;
+          if (alone) pool[P * V - 1] = P * V - 1;
+          for (int c = P; alone && c < P * V; c += P) pool[c] = P;
+          DtPipe *p = dt_pipe_make(&(DtPipeShape){
+              .kind = DT_PIPE_INTERLEAVED, .stages = P, .chunks = V, .micro = M, .pool = {pool, pool, pool}});
+          CHECK(p);
+          if (!p) return;
+          bool good = dt_pipe_check(p, 0, 1, text, sizeof text);
+          if (!good) say(&p->shape, text);
+          CHECK(good);
+          for (int s = 0; s < P; s++) {
+            int32_t slots = 0;
+            for (int c = s; c < P * V; c += P) slots += p->slots[DT_F_TO_B][c];
+            CHECK(slots >= p->held[s]);
+            if (pool[s + P * (V - 1)] == s) CHECK(slots == p->held[s]);
+          }
+          dt_pipe_free(p);
+        }
 }
 
 static int64_t find(const DtPipe *p, int stage, DtPipeWork work, int nth) {
@@ -191,7 +231,7 @@ static void check_faults(void) {
   refused(p, "rank 6 (stage 1), weight gradients of chunk 1, microbatch 1",
           "order of microbatches");
   p = sample(DT_PIPE_1F1B); // one slot too few
-  p->stage[0].op[find(p, 0, DT_PIPE_F, 1)].slot = 0;
+  p->stage[0].op[find(p, 0, DT_PIPE_F, 1)].slot[DT_F_TO_B] = 0;
   refused(p, "forward of chunk 0, microbatch 1", "its slot is in use");
   p = dt_pipe_make(&(DtPipeShape){.kind = DT_PIPE_GPIPE, .stages = 2, .chunks = 1, .micro = 1});
   drop(p, 0, find(p, 0, DT_PIPE_RECV, 0)); // backward with nothing to come
@@ -390,6 +430,7 @@ int main(void) {
   check_all();
   check_bubble();
   check_uneven();
+  check_pools();
   check_faults();
   check_ring();
   check_overlap();
