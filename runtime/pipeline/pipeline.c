@@ -110,7 +110,7 @@ static int32_t cap_before(const Sim *x, int s) {
   }
 }
 static int32_t cap_slots(const Sim *x, int s) {
-  return x->p->shape.kind == DT_PIPE_ZB ? x->P : cap_before(x, s);
+  return cap_before(x, s) + (x->p->shape.kind == DT_PIPE_ZB ? x->p->shape.put_off[s] : 0);
 }
 
 static bool can_forward(const Sim *x, int s, int *chunk, int32_t *micro) {
@@ -253,11 +253,11 @@ static void transfer(Sim *x, int chunk, int message) {
 // F first: a stage keeps as many activations as it may, and the cap alone makes it turn to B. (B
 // first would starve later stages of an interleaved schedule, and of zb.) Of zb, stage s leaves at
 // most s microbatches between B and W, as the hand-written schedule does: W then fills the idle
-// time at the end of later stages, and no slot is held that F waits for.
+// time at the end of later stages, and no slot is held that F waits for. put_off may say fewer.
 static void take_work(Sim *x, int s) {
   int chunk;
   int32_t micro;
-  bool late = x->stage[s].b - x->stage[s].w > s;
+  bool late = x->stage[s].b - x->stage[s].w > x->p->shape.put_off[s];
   if (late && can_weights(x, s, &chunk, &micro)) begin(x, s, DT_PIPE_W, chunk, micro);
   else if (can_forward(x, s, &chunk, &micro)) begin(x, s, DT_PIPE_F, chunk, micro);
   else if (can_backward(x, s, &chunk, &micro)) begin(x, s, DT_PIPE_B, chunk, micro);
@@ -352,7 +352,7 @@ static DtPipe *pipe_new(const DtPipeShape *shape) {
   size_t P = (size_t)shape->stages, C = P * (size_t)shape->chunks;
   DtPipe *p = calloc(1, sizeof *p);
   char *m = p ? calloc(1, P * sizeof(DtPipeStage) + DT_PIPE_COMPUTED * C * sizeof(int64_t) +
-                              ((2 * DT_SPANS + 2 * DT_PIPE_MESSAGES) * C + P) * sizeof(int32_t))
+                              ((2 * DT_SPANS + 2 * DT_PIPE_MESSAGES) * C + 2 * P) * sizeof(int32_t))
               : NULL;
   if (!m) {
     free(p);
@@ -379,6 +379,8 @@ static DtPipe *pipe_new(const DtPipeShape *shape) {
     p->out[k] = at + C;
   }
   p->held = at;
+  for (size_t s = 0; s < P; s++) at[P + s] = shape->put_off ? shape->put_off[s] : (int32_t)s;
+  p->shape.put_off = at + P;
   return p;
 }
 
@@ -396,6 +398,35 @@ static void slots_new(Sim *x) {
     x->free[k] = x->next[k] + pieces;
     for (int c = 0; c < x->C; c++) x->free[k][c] = -1;
   }
+}
+
+static void put_off_less(const DtPipeShape *s, const int64_t (*bytes)[DT_SPANS], int32_t *put_off) {
+  int64_t most = 0, P = s->stages, M = s->micro;
+  for (int64_t k = 0; k < P; k++) {
+    int64_t held = P - k + (k < P - 1), whole = bytes[k][DT_F_TO_B] + bytes[k][DT_F_TO_W];
+    if (most < (held < M ? held : M) * whole) most = (held < M ? held : M) * whole;
+  }
+  for (int64_t k = 0; k < P; k++) {
+    int64_t before = P - k < M ? P - k : M, n = k < M ? k : M;
+    const int64_t *b = bytes[k];
+    while (n > 0 && before * b[DT_F_TO_B] + (before + n < M ? before + n : M) * b[DT_F_TO_W] +
+                            (n < M ? n + 1 : M) * b[DT_B_TO_W] > most)
+      n--;
+    put_off[k] = (int32_t)n;
+  }
+}
+
+void dt_pipe_fit(DtPipeShape *s, const int64_t (*bytes)[DT_SPANS], int32_t *room) {
+  int C = dt_pipe_chunks(s);
+  for (int k = 0; k < DT_SPANS; k++, room += C) {
+    for (int c = 0; c < C; c++) {
+      room[c] = c % s->stages;
+      while (bytes[room[c]][k] != bytes[c][k]) room[c] += s->stages;
+    }
+    s->pool[k] = room;
+  }
+  if (s->kind == DT_PIPE_ZB) put_off_less(s, bytes, room);
+  s->put_off = s->kind == DT_PIPE_ZB ? room : NULL;
 }
 
 DtPipe *dt_pipe_make(const DtPipeShape *shape) {

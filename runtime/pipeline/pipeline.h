@@ -16,8 +16,8 @@
 //                every microbatch (the same is done by eager-1F1B, Zhuang et al. 2023)
 //   interleaved  V chunks a stage; stage s holds at most 2 (P - s - 1) + (V - 1) P + 1; microbatches
 //                go in groups of P (the same, section 2.2), of which the last may be smaller
-//   zb           at most P - s microbatches between F and B, and P between F and W (ZB-H1, Qi et
-//                al. 2023)
+//   zb           at most P - s microbatches between F and B, and s between B and W (ZB-H1, Qi et al.
+//                2023), or fewer, so that no stage needs more memory than 1f1b's first
 //   forward      F alone, for validation
 // Each stage runs F, B and W of a chunk in the order of microbatches, so that sums of gradients
 // have the same bits in every schedule.
@@ -77,10 +77,12 @@ typedef struct DtPipeShape {
   // By chunk: the pool that its slots come from, named by the first chunk of the stage that shares it (those whose
   // slots are of one size); NULL: each has its own.
   const int32_t *pool[DT_SPANS];
+  // zb, by stage: most microbatches that are put off between B and W, at most s; NULL: s.
+  const int32_t *put_off;
 } DtPipeShape;
 
 typedef struct DtPipe {
-  DtPipeShape shape; // cost, pool: the table's own
+  DtPipeShape shape; // cost, pool, put_off: the table's own
   DtPipeStage *stage; // P of them
   int32_t *slots[DT_SPANS]; // by pool: how many it needs
   // By chunk: buffers for received messages, and for sent ones.
@@ -103,6 +105,11 @@ uint64_t dt_pipe_hash(const DtPipe *p);
 // Chunks in all; whether a chunk runs W apart from B.
 static inline int dt_pipe_chunks(const DtPipeShape *s) { return s->stages * s->chunks; }
 static inline bool dt_pipe_splits(const DtPipeShape *s) { return s->kind == DT_PIPE_ZB; }
+// Sets pool and put_off, where chunk c keeps bytes[c][span] of a microbatch: chunks of a stage share slots of one size,
+// and zb puts off so much that no stage needs more than the one that needs most with 1f1b. `room` has DT_PIPE_ROOM
+// numbers, which the shape refers to from then on.
+#define DT_PIPE_ROOM(shape) ((size_t)DT_SPANS * (size_t)dt_pipe_chunks(shape) + (size_t)(shape)->stages)
+void dt_pipe_fit(DtPipeShape *s, const int64_t (*bytes)[DT_SPANS], int32_t *room);
 // Whether slots of this span are in use; the work that fills them, and the last one that reads them.
 bool dt_pipe_span(const DtPipeShape *s, DtSpan span, DtPipeWork *first, DtPipeWork *last);
 

@@ -36,13 +36,6 @@ static int64_t received(const DtProgram *p, int forward, int message, int chunk)
   return from < 0 || from >= p->nchunk ? 0 : sent(p, forward, message, from);
 }
 
-// The first chunk of the stage whose slots have as many bytes.
-static int32_t pool_of(const DtProgram *p, int span, int chunk) {
-  int c = chunk % p->pp;
-  while (p->chunk[c].slot_bytes[span] != p->chunk[chunk].slot_bytes[span]) c += p->pp;
-  return c;
-}
-
 static void place_all(DtRoute *r, const DtProgram *p, int stage, int forward) {
   const DtPipe *pipe = r->pipe;
   for (int c = 0; c < p->nchunk; c++) {
@@ -78,12 +71,16 @@ static int open_route(DtRoute *r, const DtProgram *p, int stage, int64_t micro, 
   static const int part[DT_PIPE_COMPUTED] = {DT_FORWARD, DT_BACKWARD, DT_WEIGHTS};
   if (micro < 1) return 0;
   int64_t *table = calloc(C * (DT_SPANS + 2 * DT_PIPE_MESSAGES + DT_PIPE_COMPUTED), sizeof *table);
-  int32_t *pool = malloc(C * DT_SPANS * sizeof *pool);
+  DtPipeShape s = {.kind = eval ? DT_PIPE_FORWARD : (DtPipeKind)p->schedule, .stages = p->pp,
+                   .chunks = p->nchunk / p->pp, .micro = (int32_t)micro};
+  int64_t (*kept)[DT_SPANS] = malloc(C * sizeof *kept);
+  int32_t *room = malloc(DT_PIPE_ROOM(&s) * sizeof *room);
   DtTicket *ticket = calloc(C * 2 * DT_PIPE_MESSAGES * BUFFERS, sizeof *ticket);
   const char **names = name_messages(p, forward);
-  if (!table || !ticket || !names || !pool) {
+  if (!table || !ticket || !names || !kept || !room) {
     free(table);
-    free(pool);
+    free(room);
+    free(kept);
     free(ticket);
     free(names);
     return dt_fail(e, DT_EXIT_OS, "no memory for the pipeline's schedule");
@@ -96,8 +93,6 @@ static int open_route(DtRoute *r, const DtProgram *p, int stage, int64_t micro, 
     r->arrived[k] = ticket + C * BUFFERS * (size_t)k;
     r->gone[k] = ticket + C * BUFFERS * (size_t)(DT_PIPE_MESSAGES + k);
   }
-  DtPipeShape s = {.kind = eval ? DT_PIPE_FORWARD : (DtPipeKind)p->schedule, .stages = p->pp,
-                   .chunks = p->nchunk / p->pp, .micro = (int32_t)micro};
   for (int w = 0; w < DT_PIPE_COMPUTED; w++) {
     int64_t *cost = table + C * (size_t)(DT_SPANS + 2 * DT_PIPE_MESSAGES + w);
     for (int c = 0; c < p->nchunk; c++) {
@@ -106,12 +101,11 @@ static int open_route(DtRoute *r, const DtProgram *p, int stage, int64_t micro, 
     }
     s.cost[w] = cost;
   }
-  for (int k = 0; k < DT_SPANS; k++) {
-    s.pool[k] = pool + C * (size_t)k;
-    for (int c = 0; c < p->nchunk; c++) pool[C * (size_t)k + (size_t)c] = pool_of(p, k, c);
-  }
+  for (int c = 0; c < p->nchunk; c++) memcpy(kept[c], p->chunk[c].slot_bytes, sizeof *kept);
+  dt_pipe_fit(&s, (const int64_t(*)[DT_SPANS])kept, room);
   r->pipe = dt_pipe_make(&s);
-  free(pool);
+  free(room);
+  free(kept);
   if (!r->pipe)
     return dt_fail(e, DT_EXIT_OS, "no memory for the schedule of %lld microbatches",
                    (long long)micro);

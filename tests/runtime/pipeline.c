@@ -143,6 +143,52 @@ static void check_pools(void) {
         }
 }
 
+static int64_t stage_bytes(const DtPipe *p, int stage, const int64_t (*bytes)[DT_SPANS]) {
+  int64_t n = 0;
+  for (int k = 0; k < DT_SPANS; k++)
+    for (int c = stage; c < dt_pipe_chunks(&p->shape); c += p->shape.stages) n += p->slots[k][c] * bytes[c][k];
+  return n;
+}
+
+// A schedule made for what its chunks keep: chunks with slots of one size share them, and no stage of zb needs more
+// than 1f1b's largest.
+static void check_fit(void) {
+  uint64_t random = 54321;
+  static int32_t room[1000];
+  for (int round = 0; round < 2000; round++) {
+    int64_t bytes[64][DT_SPANS], most[2] = {0};
+    DtPipeShape s = {.kind = round % 2 ? DT_PIPE_ZB : DT_PIPE_INTERLEAVED,
+                     .stages = 1 + round / 2 % 8,
+                     .chunks = 1,
+                     .micro = 1 + round % 37};
+    if (s.kind == DT_PIPE_INTERLEAVED && s.stages > 1) s.chunks = 1 + round / 16 % 4;
+    for (int i = 0; i < 64 * DT_SPANS; i++) {
+      random = random * 6364136223846793005u + 1442695040888963407u;
+      bytes[i / DT_SPANS][i % DT_SPANS] = (int64_t)(random >> 33) % (round % 5 ? 40 : 3);
+    }
+    dt_pipe_fit(&s, (const int64_t(*)[DT_SPANS])bytes, room);
+    DtPipe *p = dt_pipe_make(&s);
+    CHECK(p);
+    if (!p) return;
+    bool good = dt_pipe_check(p, 0, 1, text, sizeof text);
+    if (!good) say(&s, text);
+    CHECK(good);
+    for (int i = 0; i < s.stages; i++) {
+      int64_t n = stage_bytes(p, i, (const int64_t(*)[DT_SPANS])bytes);
+      if (n > most[0]) most[0] = n;
+      n = bytes[i][DT_F_TO_B] + bytes[i][DT_F_TO_W];
+      n *= most_held(&(DtPipeShape){.kind = DT_PIPE_1F1B, .stages = s.stages, .chunks = 1, .micro = s.micro}, i);
+      if (n > most[1]) most[1] = n;
+    }
+    // A stage that puts nothing off has one slot from B to W all the same.
+    int64_t least = 0;
+    for (int i = 0; i < s.stages; i++)
+      if (bytes[i][DT_B_TO_W] > least) least = bytes[i][DT_B_TO_W];
+    if (s.kind == DT_PIPE_ZB) CHECK(most[0] <= most[1] + least);
+    dt_pipe_free(p);
+  }
+}
+
 static int64_t find(const DtPipe *p, int stage, DtPipeWork work, int nth) {
   for (int64_t i = 0; i < p->stage[stage].n; i++)
     if (p->stage[stage].op[i].work == work && nth-- == 0) return i;
@@ -431,6 +477,7 @@ int main(void) {
   check_bubble();
   check_uneven();
   check_pools();
+  check_fit();
   check_faults();
   check_ring();
   check_overlap();
