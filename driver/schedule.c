@@ -19,7 +19,7 @@ DtPipe *schedule_make(const Plan *p, int32_t micro, bool unit) {
   ALLOCATED(kept);
   for (uint32_t k = 0; k < m->chunk.n; k++)
     for (int span = 0; span < DT_SPANS; span++) kept[k][span] = chunk_slot_bytes(m, k, (DtSpan)span);
-  dt_pipe_fit(&s, (const int64_t(*)[DT_SPANS])kept, NEWN(m->arena, int32_t, DT_PIPE_ROOM(&s)));
+  if (!unit) dt_pipe_fit(&s, (const int64_t(*)[DT_SPANS])kept, NEWN(m->arena, int32_t, DT_PIPE_ROOM(&s)));
   free(kept);
   DtPipe *pipe = dt_pipe_make(&s);
   CHECK(pipe);

@@ -6,6 +6,7 @@
 // A repeat does both: its function is parted in two. NAME.input has the carried results, and saves
 // for each layer what NAME.weights reads of it. So are repeats inside, one in each half.
 #include "passes/pipeline/pipeline.h"
+#include "passes/product.h"
 
 #include <stdlib.h>
 
@@ -225,6 +226,78 @@ static Stmt halve(Parts *p, Id fn, Cut *c, Stmt *s) {
   return weights;
 }
 
+// ---- small sums
+
+typedef VEC(Stmt) StmtList;
+
+enum { MUCH = 16 }; // terms of each sum, at least
+
+static void test_unmade(Id v, void *ctx) {
+  Marks *x = ctx;
+  x->any |= !x->wanted[v];
+}
+
+// Whether statement s only adds sums over much more than it makes, of values that are `made`, to an argument: it is the
+// gradient of a norm's gain, or of a bias.
+static bool is_small_sum(const Module *m, const Fn *f, const Stmt *s, bool *made) {
+  if (s->kind != ST_COMP || !s->acc || s->red != RED_SUM || stmt_is_product(m, s)) return false;
+  const Value *v = &f->value.at[s->lhs];
+  double points = 1;
+  for (uint32_t i = 0; i < s->nindex; i++) points *= (double)s->index[i].extent;
+  if (v->role != ROLE_INOUT || v->rank != s->nfree || points < MUCH * (double)value_count(v)) return false;
+  for (uint32_t d = 0; d < v->rank; d++)
+    if (!ex_is(m, s->sub[d], OP_INDEX) || ex(m, s->sub[d])->integer != d || s->index[d].extent != v->extent[d])
+      return false;
+  Marks x = {NULL, made, false};
+  stmt_reads(m, f, s, test_unmade, &x);
+  return !x.any;
+}
+
+// The sum becomes a value, which the input makes and the weights add: so that what it is the sum of is not saved.
+static void part_sum(Module *m, Id fn, const Stmt *s, StmtList *stmt) {
+  Fn *g = &m->fn.at[fn];
+  Value v = g->value.at[s->lhs];
+  Id sum = fn_value(m, g, str_printf("%s.sum", v.name), v.type, v.extent, v.rank, ROLE_LOCAL, s->loc);
+  Stmt first = stmt_copy(m, g, s);
+  first.acc = false;
+  first.lhs = sum;
+  fn_copy_stmt(m, g, s->lhs, sum, s->loc);
+  Stmt add = g->stmt.at[--g->stmt.n];
+  add.acc = true;
+  PUSH(m->arena, *stmt, first);
+  PUSH(m->arena, *stmt, add);
+}
+
+// Parts the small sums of p->whole, a copy of it where there are any, and marks which statements belong to the input.
+static void part_sums(Parts *p) {
+  Module *m = p->m;
+  const Fn *f = &m->fn.at[p->whole];
+  uint32_t n = f->stmt.n, found = 0;
+  bool *small = NEWN(m->arena, bool, n + 1), *made = NEWN(m->arena, bool, f->value.n + 1);
+  Marks x = {NULL, made, false};
+  p->first = needed(m, f, p->sums);
+  for (uint32_t i = 0; i < f->arg.n; i++) made[f->arg.at[i]] = f->value.at[f->arg.at[i]].role == ROLE_IN;
+  for (uint32_t i = 0; i < n; i++) {
+    small[i] = !p->first[i] && is_small_sum(m, f, &f->stmt.at[i], made);
+    found += small[i];
+    if (p->first[i]) stmt_writes(m, &f->stmt.at[i], want, &x);
+  }
+  if (!found) return;
+  p->whole = fn_clone(m, p->whole, str_printf("%s.summed", f->name));
+  StmtList stmt = {0};
+  bool *first = NEWN(m->arena, bool, n + found + 1);
+  for (uint32_t i = 0; i < n; i++) {
+    Stmt s = m->fn.at[p->whole].stmt.at[i];
+    first[stmt.n] = p->first[i] || small[i];
+    if (small[i]) part_sum(m, p->whole, &s, &stmt);
+    else PUSH(m->arena, stmt, s);
+  }
+  Fn *g = &m->fn.at[p->whole];
+  g->stmt.at = stmt.at;
+  g->stmt.n = g->stmt.cap = stmt.n;
+  p->first = first;
+}
+
 static Id part_inside(Module *m, Id fn, uint64_t sums, Parts **known);
 
 // Marks the values that the repeat's first half reads.
@@ -243,7 +316,7 @@ static Parts *parts_of(Module *m, const Call *call, uint64_t sums, Parts **known
   p->whole = part_inside(m, call->fn, sums, known);
   p->next = *known;
   *known = p;
-  p->first = needed(m, &m->fn.at[p->whole], sums);
+  part_sums(p);
   bool both = false;
   for (uint32_t i = 0; i < m->fn.at[p->whole].stmt.n; i++) both |= !p->first[i];
   if (!both) return NULL;
