@@ -38,7 +38,8 @@ bool convert_cost(const Sharder *z, const Slot *s, Shard from, Shard to, Cost *c
     return true;
   }
   if (s->of.type == DT_BOOL) return false; // ranks exchange no bools
-  int64_t bytes = slot_bytes(s), sent = (bytes * (z->n - 1) + z->n - 1) / z->n;
+  int64_t bytes = slot_bytes(s) / (s->halved && from.kind == SHARD_PARTIAL ? 2 : 1);
+  int64_t sent = (bytes * (z->n - 1) + z->n - 1) / z->n;
   if (from.kind == SHARD_PARTIAL && to.kind == SHARD_WHOLE) sent *= 2;
   if (from.kind == SHARD_SPLIT && to.kind == SHARD_SPLIT) sent /= z->n;
   cost->at[COST_COMM] = sent;

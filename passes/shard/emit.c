@@ -89,6 +89,33 @@ static Id convert(Emit *e, Id from, uint32_t axis, Shard to) {
   return id;
 }
 
+// to[i, j, ...] = from[i, j, ...], of another type of number: each rank its share.
+static Id cast(Emit *e, Id from, Dtype type) {
+  Module *m = e->z->m;
+  Value v = *value_of(e, from);
+  Index index[MAX_RANK];
+  Str name = str_printf("%s.%s", v.name, dtype_name[type]);
+  Id sub[MAX_RANK], to = fn_value(m, fn_of(e), name, type, v.extent, v.rank, ROLE_LOCAL, v.loc);
+  memcpy(value_of(e, to)->shard, v.shard, sizeof v.shard);
+  bare_indices(&v, index);
+  for (uint32_t d = 0; d < v.rank; d++) sub[d] = ex_index(m, d);
+  Stmt s = {.kind = ST_COMP, .nfree = v.rank, .nindex = v.rank, .lhs = to, .loc = v.loc};
+  s.index = arena_copy(m->arena, index, v.rank * sizeof(Index));
+  s.sub = arena_copy(m->arena, sub, v.rank * sizeof(Id));
+  s.body = ex_read(m, fn_of(e), from, sub);
+  for (uint32_t a = 0; a < naxis(e); a++)
+    if (v.shard[a].kind == SHARD_SPLIT) s.assign[a] = (Assign){ASSIGN_INDEX, v.shard[a].dim, v.shard[a].block};
+  PUSH(m->arena, e->stmt, s);
+  return to;
+}
+
+// The same of a slot, whose parts may be sent in 16 bits.
+static Id convert_slot(Emit *e, Id slot, Id from, uint32_t axis, Shard to) {
+  bool halved = e->l->slot.at[slot].halved && value_of(e, from)->shard[axis].kind == SHARD_PARTIAL;
+  if (!halved) return convert(e, from, axis, to);
+  return cast(e, convert(e, cast(e, from, e->z->m->store), axis, to), DT_F32);
+}
+
 // The conversion that comes next on the way: what makes the value smaller first, and never blocks
 // that do not nest. Where all would, an axis that is to be cut anew becomes whole first.
 static Shard next_step(const Emit *e, Id value, const Shard *to, uint32_t *axis) {
@@ -125,7 +152,7 @@ static Id reach(Emit *e, Id slot, const Shard *to) {
   while (!same(e, value_of(e, value)->shard, to)) {
     uint32_t a = 0;
     Shard next = next_step(e, value, to, &a);
-    value = convert(e, value, a, next);
+    value = convert_slot(e, slot, value, a, next);
     add_version(e, slot, value);
   }
   return value;

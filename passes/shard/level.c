@@ -350,7 +350,42 @@ static void find_spans(Build *b) {
   }
 }
 
+// ---- sums of products that are float in a module of 16 bits
+
+typedef struct Half {
+  const Build *b;
+  const Body *body;
+  const Value *made;
+  bool found;
+} Half;
+
+static void note_halved(Id value, void *ctx) {
+  Half *h = ctx;
+  const Slot *s = &h->b->l->slot.at[h->body->slot[value]];
+  bool like = s->of.rank == h->made->rank;
+  for (uint32_t d = 0; like && d < s->of.rank; d++) like = s->of.extent[d] == h->made->extent[d];
+  h->found |= s->halved && like;
+}
+
+// A product that is not stored before it enters a sum is float. Between ranks it would be twice what is stored, so
+// its parts are rounded when they are sent, as the parts of stored products are (doc/numerics.md).
+static void find_halved(Build *b) {
+  const Module *m = b->z->m;
+  for (uint32_t i = 0; i < b->l->item.n && is_half(m->store) && !m->train.residual; i++) {
+    const Item *it = &b->l->item.at[i];
+    if (it->kind != ITEM_COMP) continue;
+    const Body *body = &b->l->body.at[it->body];
+    const Fn *f = &m->fn.at[body->fn];
+    const Stmt *s = &f->stmt.at[it->stmt];
+    Half h = {b, body, &f->value.at[s->lhs], false};
+    if (s->acc || h.made->type != DT_F32 || h.made->role != ROLE_LOCAL) continue;
+    if (s->red == RED_NONE) stmt_reads(m, f, s, note_halved, &h);
+    b->l->slot.at[body->slot[s->lhs]].halved = h.found || stmt_is_product(m, s);
+  }
+}
+
 static void finish_level(Build *b) {
+  find_halved(b);
   find_clusters(b);
   for (uint32_t i = 0; i < b->l->cluster.n; i++) make_inside(b, i);
   repeat_slots(b);

@@ -55,6 +55,7 @@ typedef struct Slot {
   Shard fixed[MAX_AXIS]; // the type of a parameter, gradient or variable, once solved
   bool is_fixed[MAX_AXIS];
   bool via[MAX_AXIS]; // what is split is cut out of the whole
+  bool halved; // float, a product's or the sum of some: ranks send partial ones in the module's 16-bit type
   // on the axis being solved
   Shard type[MAX_TYPES];
   uint32_t ntype;
