@@ -46,10 +46,5 @@ same cuda.out out.txt
 DT_ORDER=4 expect 64 ./train --data text.txt --steps 1
 says "DT_ORDER=4: it may be '0', '1', '2', '3'" err.txt
 
-# Several ranks are refused, once.
-expect 78 ./train --ranks 2 --data text.txt --steps 1
-says "started as 2 ranks; on this target a run has 1" err.txt
-[ "$(wc -l <err.txt)" = 1 ] || fail "it is said more than once"
-
 # Memory: what was planned is enough, and nothing is written beside it.
 DT_MEMORY_CHECK=memory run ./train --steps 2

@@ -76,7 +76,7 @@ says "does not divide" err.txt
 expect 2 "$DTC" x.dt --target gpu
 says "target gpu: expected cpu or cuda" err.txt
 expect 2 "$DTC" x.dt --target cuda --tp 2
-says "runs a program on one GPU" err.txt
+says "runs a program on one GPU.* need --emulate" err.txt
 expect 2 "$DTC" x.dt --emulate
 says "emulate is for --target cuda" err.txt
 expect 2 "$DTC" x.dt --reduce-dtype fp16

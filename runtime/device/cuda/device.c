@@ -15,7 +15,8 @@ DtGpu dt_gpu;
 enum { WINDOW = 64 << 20, SLACK = 256, NUMBERS = 1 << 16 };
 
 const DtDeviceLimits *dt_device_limits(void) {
-  static const DtDeviceLimits limits = {.map_bytes = WINDOW, .squares_block = DT_SQUARES_BLOCK, .ranks = 1};
+  static DtDeviceLimits limits = {.map_bytes = WINDOW, .squares_block = DT_SQUARES_BLOCK};
+  limits.ranks = dt_driver_ranks;
   return &limits;
 }
 

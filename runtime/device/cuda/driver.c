@@ -12,6 +12,8 @@ const char *dt_import(void *library, const DtImport *function, size_t n, void *t
   return NULL;
 }
 
+const int dt_driver_ranks = 1;
+
 const DtDriver *dt_driver_open(DtError *e) {
   static DtDriver driver;
   static const DtImport function[] = {

@@ -101,6 +101,9 @@ typedef struct DtImport {
 } DtImport;
 const char *dt_import(void *library, const DtImport *function, size_t n, void *to);
 
+// Ranks that a run may have: many where the host's transports (runtime/comm/) read and write the device's memory.
+extern const int dt_driver_ranks;
+
 // NULL and 71 where there is no driver, or one without some function.
 const DtDriver *dt_driver_open(DtError *e);
 
