@@ -22,6 +22,7 @@ import shutil
 import signal
 import struct
 import subprocess
+import zlib
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 STEPS, RATE, BETA1, BOUND = 3, 1e-2, 0.9, 1e-11
@@ -331,16 +332,19 @@ def refusal(text):
 class Runner:
     """Compiles and runs programs in a folder; one for each thread."""
 
+    target = []  # options of dtc for the layouts that are compared; one rank's program is that of the CPU
+
     def __init__(self, dtc, folder, keep=False):
         self.dtc, self.folder, self.keep = dtc, folder, keep
-        self.built, self.log = None, []
+        self.built, self.log = {}, []
         self.limits = ""  # of dtc
         self.precision = "fp64"
+        self.environment = {}  # variables besides
 
     def run(self, command, wait=1200):
         """Output and exit status. Kills a program that hangs, and its ranks."""
-        limits = f"DTC_LIMITS={self.limits} " if self.limits else ""
-        self.log.append(limits + " ".join(command))
+        variables = dict(self.environment, **{"DTC_LIMITS": self.limits} if self.limits else {})
+        self.log.append(" ".join([f"{k}={v}" for k, v in variables.items()] + command))
         p = subprocess.Popen(
             command,
             stdout=subprocess.PIPE,
@@ -349,7 +353,7 @@ class Runner:
             errors="replace",
             cwd=self.folder,
             start_new_session=True,
-            env=dict(os.environ, DTC_VERIFY="1", DTC_LIMITS=self.limits),
+            env=dict(os.environ, DTC_VERIFY="1", DTC_LIMITS=self.limits, **self.environment),
         )
         try:
             return p.communicate(timeout=wait)[0], p.returncode
@@ -367,9 +371,9 @@ class Runner:
         """Writes the program `out`, unless the last one compiled is the same."""
         precision = precision or self.precision
         key = (out, model.name, model.path, build_key(l), tuple(extra), precision)
-        if self.built == key:
+        if self.built.get(out) == key:
             return
-        self.built = None
+        self.built.pop(out, None)
         command = [self.dtc, model.path, "--precision", precision, "-o", out, *model.options, *extra]
         for d in model.defines + ([f"microbatch={l['micro']}"] if l["micro"] else []):
             command += ["-D", d]
@@ -378,7 +382,7 @@ class Runner:
             raise Refused(refusal(text))
         if status:
             raise Failed(f"dtc's exit status {status}: {text.strip()}")
-        self.built = key
+        self.built[out] = key
 
     def train(self, model, l, name, arguments=(), extra=()):
         """Runs STEPS steps: the records of its log, and the tensors after each step."""
@@ -413,6 +417,15 @@ class Runner:
             records = [r for r in map(json.loads, f) if "loss" in r]
         states = [tensors(f"{self.folder}/{name}.ck/step-{s:08d}") for s in range(1, STEPS + 1)]
         return records, states
+
+
+CUDA = ["--target", "cuda", "--emulate"]
+
+
+def emulated(l):
+    """Variables for a layout's emulated program: the order of threads, and that of the driver's streams."""
+    number = zlib.crc32(tell(l).encode())
+    return {"DT_ORDER": str(number % 4), "DT_EMULATE_SEED": str(number % 1000)}
 
 
 def norm(v):
@@ -507,7 +520,10 @@ def compare(base, got, clip=0.0, took=1 - BETA1):
 
 def differs(runner, model, base, l, arguments=()):
     """Trains in layout l and compares; the largest difference. Failed if it is more than allowed."""
-    worst = compare(base, runner.train(model, l, "other", arguments), model.clip, model.took)
+    runner.environment = emulated(l) if runner.target else {}
+    got = runner.train(model, l, "other", arguments, runner.target)
+    runner.environment = {}
+    worst = compare(base, got, model.clip, model.took)
     if not worst[0] <= 1:
         e = Failed(f"{worst[1]} is {worst[0]:.3g} times as far off as allowed")
         e.times = worst[0]

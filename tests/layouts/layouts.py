@@ -60,6 +60,7 @@ def arguments():
     p.add_argument("--axes", nargs="*", default=["tp", "pp", "cp"], help="axes that may exceed 1")
     p.add_argument("--skip", type=int, default=0, help="programs to leave out at the beginning")
     p.add_argument("--jobs", type=int, default=1)
+    p.add_argument("--cuda", action="store_true", help="layouts are CUDA programs whose kernels run on the CPU")
     p.add_argument("--seconds", type=float, default=float("inf"))
     p.add_argument("--sizes", nargs="+", default=[], help="other ones: heads=8 kv_heads=2")
     p.add_argument("--keep", action="store_true", help="keep the folder")
@@ -246,7 +247,7 @@ def sweep(o, folder):
             else:
                 print(
                     f"FAIL {model.name}: {rest}\n  again: tests/layouts/layouts.py --dtc {o.dtc} --model {model.name} "
-                    f'--layout "{eq.tell(l)}"',
+                    f'{"--cuda " if o.cuda else ""}--layout "{eq.tell(l)}"',
                     flush=True,
                 )
 
@@ -273,6 +274,8 @@ def sweep(o, folder):
 def main():
     o = arguments()
     o.dtc = os.path.abspath(o.dtc)
+    if o.cuda:
+        eq.Runner.target = eq.CUDA
     folder = tempfile.mkdtemp(
         prefix="layouts-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     )

@@ -51,6 +51,7 @@ def arguments():
     p.add_argument("--layout", help="a layout as a failure prints it")
     p.add_argument("--found", action="store_true", help="the cases of tests/layouts/found first")
     p.add_argument("--jobs", type=int, default=1)
+    p.add_argument("--cuda", action="store_true", help="layouts are CUDA programs whose kernels run on the CPU")
     p.add_argument(
         "--seconds", type=float, default=float("inf"), help="begin no model after so long"
     )
@@ -111,7 +112,7 @@ class Case:
             heads=heads,
             clip=self.spec["clip"],
             took=models.took(self.spec),
-            options=["--arch", self.spec["arch"]] if self.spec.get("arch") else [],
+            options=["--arch", self.spec["arch"]] if self.spec.get("arch") and not self.runner.target else [],
             arguments=["--no-shuffle"] if few else [],
         )
 
@@ -159,8 +160,8 @@ class Case:
     def rebuild(self, l):
         """The sources that dtc leaves make a program that does the same in its first steps, to the bit."""
         runner, losses = self.runner, []
-        runner.built = None
-        runner.compile(self.model, l, "train-left", ["--save-temps", "left"])
+        runner.built = {}
+        runner.compile(self.model, l, "train-left", ["--save-temps", "left", *runner.target])
         runner.must(["make", "-s", "-C", "left"])
         for program in ("./train-left", "left/train"):
             runner.must(
@@ -175,7 +176,7 @@ class Case:
     def coarse(self, l):
         """How far the first loss of a program of 16 or 32 bits is off, in units of what is allowed: 10%."""
         runner = self.runner
-        runner.compile(self.model, l, "train-coarse", (), self.spec["half"])
+        runner.compile(self.model, l, "train-coarse", runner.target, self.spec["half"])
         runner.must(
             ["./train-coarse", "--ranks", str(l["ranks"]), "--threads", "1", "--steps", "2", "--eval-every", "0"]
             + ["--log", "coarse.jsonl", "--quiet", *self.model.arguments]
@@ -277,7 +278,7 @@ def smaller_layouts(l):
 def fails(runner, spec, l):
     """What a failure says, or None."""
     try:
-        runner.built = None
+        runner.built = {}
         case = Case(runner, spec)
         case.base_of(l)
         try:
@@ -312,7 +313,8 @@ def report(runner, spec, l, tries, dtc):
     """What to print of a failure."""
     runner.log.clear()
     s, m, said = reduce(runner, spec, l, tries)
-    again = f"tests/layouts/random_models.py --dtc {dtc} --layout \"{eq.tell(m)}\" --spec '{json.dumps(s)}'"
+    cuda = "--cuda " if eq.Runner.target else ""
+    again = f"tests/layouts/random_models.py --dtc {dtc} {cuda}--layout \"{eq.tell(m)}\" --spec '{json.dumps(s)}'"
     return (
         f"  reduced: {said or 'no smaller one fails'}\n  layout: {eq.tell(m)}\n  again: {again}\n"
         + models.source(s, False)
@@ -325,7 +327,7 @@ def draw_case(runner, seed, number):
     for attempt in range(50):
         spec = models.draw(random.Random(f"{seed} {number} {attempt}"))
         case = Case(runner, spec)
-        runner.built = None
+        runner.built = {}
         try:
             case.base_of(dict(eq.ONE, micro=2))
             return case, redrawn
@@ -487,6 +489,8 @@ def host_code_unoptimised(folder):
 def main():
     o = arguments()
     o.dtc = os.path.abspath(o.dtc)
+    if o.cuda:
+        eq.Runner.target = eq.CUDA
     folder = tempfile.mkdtemp(
         prefix="models-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     )

@@ -72,10 +72,13 @@ class Bench:
         self.runner, self.folder, self.base = eq.Runner(o.dtc, folder), folder, {}
         self.cancelling = self.compared = 0  # tensors
 
+    def compile(self, model, l, reduce, name, target):
+        self.runner.compile(model, l, name, target + ([] if reduce == "fp32" else ["--reduce-dtype", reduce]))
+
     def run(self, model, l, precision, reduce, steps, *outputs):
         """The records of a run, without times."""
         self.runner.precision = precision
-        self.runner.compile(model, l, "program", [] if reduce == "fp32" else ["--reduce-dtype", reduce])
+        self.compile(model, l, reduce, "program", self.runner.target)
         log = f"{self.folder}/log.jsonl"
         if os.path.exists(log):
             os.remove(log)
@@ -106,10 +109,12 @@ class Bench:
         return self.base[key]
 
     def errors(self, model, l, precision, reduce):
-        """The largest error in units of each of the two bounds, and the tensor that has it."""
+        return self.bounds(self.gradient(model, l, precision, reduce), model, precision, reduce)
+
+    def bounds(self, got, model, precision, reduce):
+        """The largest error of a gradient in units of each of the two bounds, and the tensor that has it."""
         unit = max(UNIT[precision], UNIT["bf16"] if reduce == "bf16" else 0)
         want, own = self.reference(model, "fp64"), self.reference(model, precision)
-        got = self.gradient(model, l, precision, reduce)
         if got.keys() != want.keys():
             raise eq.Failed(f"other tensors: {sorted(got.keys() ^ want.keys())[:4]}")
         every = [x for v in want.values() for x in v]
