@@ -23,15 +23,27 @@ typedef struct DtDeviceLimits {
 } DtDeviceLimits;
 const DtDeviceLimits *dt_device_limits(void);
 
-// 78 where kernels of the program cannot run on this machine's device. Before there are ranks.
+// 71 or 78 where this machine lacks what the program needs, as far as that is known before there are ranks. Nothing is
+// started that a process started later could not use.
 int dt_device_fits(const DtProgram *p, DtError *e);
 // How this machine computes the program's products, for --info and for ranks to compare: other ways round
 // other sums. NULL: there is one way.
 const char *dt_device_products(const DtProgram *p);
-// Once, before the other functions; `threads` of the host for this rank (0: its share of those that the machine
-// has), of `ranks` on this machine.
-void dt_device_open(int threads, int ranks);
+// The device of rank `rank` of `ranks` on this machine. Once, before the other functions; `threads` of the host for this
+// rank (0: its share of those that the machine has). 71; 78 where kernels of the program cannot run on it.
+int dt_device_open(const DtProgram *p, int threads, int rank, int ranks, DtError *e);
 void dt_device_close(void);
+
+// What tells devices apart. A device that ranks of a machine share anyway (its processors) has no name.
+typedef struct DtDeviceName {
+  char name[108];       // "GPU 0 (NVIDIA H100)", or ""
+  int32_t shown;        // devices that this rank may choose from
+  unsigned char id[16]; // another for each device, on any machine
+} DtDeviceName;
+// Of the device that is open.
+void dt_device_name(DtDeviceName *to);
+// That rank `rank` of this machine would have; false where there is none. For --info: in a process that starts no ranks.
+bool dt_device_name_of(int rank, DtDeviceName *to);
 
 // ---- memory
 

@@ -15,6 +15,7 @@ static const struct {
     {"DT_GEMM_BF16", {"float", "vector", "tile"}},
     {"DT_COMM", {"mpi"}},
     {"DT_ORDER", {"0", "1", "2", "3"}}, // of a block's threads, in an emulated GPU
+    {"DT_DEVICE_SHARE", {"1"}},
     {"DTC_CPU_LEVEL", {"1", "2", "3", "4"}},
 };
 

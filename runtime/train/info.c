@@ -172,6 +172,18 @@ static void print_layout(const DtProgram *p, const Layout *l) {
          dt_in_flight(p));
 }
 
+// Of a launch on this machine: the device of each rank, if it has one to itself.
+static void print_devices(int ranks) {
+  DtDeviceName of;
+  printf("\"devices\":[");
+  for (int r = 0; r < ranks && dt_device_name_of(r, &of) && r < of.shown; r++) {
+    printf("%s{\"local_rank\":%d,", r ? "," : "", r);
+    text("name", of.name);
+    putchar('}');
+  }
+  printf("],\n");
+}
+
 int dt_info(const DtProgram *p, const DtOptions *o, DtError *e) {
   Layout l;
   int ranks = o->ranks ? (int)o->ranks : degree(p->tp) * degree(p->cp) * degree(p->pp);
@@ -189,6 +201,7 @@ int dt_info(const DtProgram *p, const DtOptions *o, DtError *e) {
   putchar(',');
   text("products", dt_device_products(p));
   print_layout(p, &l);
+  print_devices(ranks);
   print_train(p, o);
   print_tensors(p);
   print_memory(&memory);
@@ -246,6 +259,8 @@ void dt_plan(const DtRun *r) {
   printf("\nsteps        %lld to %lld\n", (long long)r->step, (long long)r->o.steps);
   plan_ranks(r, micro);
   if (dt_device_products(p)) printf("products     %s\n", dt_device_products(p));
+  for (int i = 0; i < dt_world.size && r->device[i].device.name[0]; i++)
+    printf("%-12s rank %d: %s\n", i ? "" : "devices", i, r->device[i].device.name);
   printf("threads      %d\nmemory%s\n", dt_threads(), dt_world.size > 1 ? " of a rank" : "");
   size("parameters", m.params);
   size("masters", m.masters);

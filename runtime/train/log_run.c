@@ -74,6 +74,11 @@ static void layout(Writer *w, const DtRun *r) {
   integer(w, "microbatch", r->micro);
   integer(w, "in_flight", dt_in_flight(p));
   integer(w, "threads", dt_threads());
+  for (int i = 0; r->device[0].device.name[0] && i < dt_world.size; i++) {
+    fputs(i ? "," : ",\"devices\":[", w->f);
+    string(w, r->device[i].device.name);
+    if (i == dt_world.size - 1) fputc(']', w->f);
+  }
   fputc('}', w->f);
 }
 

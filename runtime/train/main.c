@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <linux/magic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -125,6 +126,7 @@ static void announce(const Program *a, const DtCheckpoint *c) {
          r->p->train.precision, (long long)r->o.batch);
   if (dt_world.size > 1) printf("%d ranks of ", dt_world.size);
   printf("%d thread%s", dt_threads(), dt_threads() == 1 ? "" : "s");
+  if (r->device[0].device.name[0]) printf(dt_world.size > 1 ? ", the first on %s" : " on %s", r->device[0].device.name);
   if (c->path[0]) printf(", from %s", c->path);
   else if (r->o.resume) printf(", nothing to resume in %s: a fresh start", r->o.resume);
   putchar('\n');
@@ -314,6 +316,7 @@ static int finish(Program *a, DtError *e) {
   dt_dataset_close(&a->r.val);
   if (dt_memory_check(&a->r, &more) && !e->status) *e = more;
   dt_memory_free(&a->r);
+  free(a->r.device);
   dt_flight_close();
   dt_walk_close(&a->r.walk);
   dt_zero_close(&a->r.zero);
@@ -372,8 +375,8 @@ int dt_main(const DtProgram *p, int argc, char **argv) {
       dt_fail(&e, DT_EXIT_MISFIT, "the program was started as %d ranks; on this target a run has %d", dt_world.size,
               dt_device_limits()->ranks);
   } else {
-    dt_device_open((int)a.r.o.threads, dt_world.local_size);
-    run(&a, &e);
+    dt_device_open(p, (int)a.r.o.threads, dt_world.local_rank, dt_world.local_size, &e);
+    if (!dt_agree_on(&e) && !dt_devices_compare(&a.r, &e)) run(&a, &e);
   }
   return finish(&a, &e);
 }

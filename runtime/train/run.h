@@ -12,8 +12,15 @@
 #include "runtime/pipeline/walk.h"
 #include "runtime/train/zero.h"
 
+// A rank's device, on a machine of local_size ranks.
+typedef struct DtRankDevice {
+  int32_t local_size;
+  DtDeviceName device;
+} DtRankDevice;
+
 typedef struct DtRun {
   const DtProgram *p;
+  DtRankDevice *device; // of each rank
   DtOptions o;
   int argc; // the command line, for the log
   char **argv;
@@ -142,6 +149,10 @@ int dt_agree_on(DtError *e);
 
 // runtime/train/sample.c: writes o.sample tokens of text to stdout.
 int dt_sample(DtRun *r, DtError *e);
+// By all ranks, once devices are open: fills r->device. 78 where two ranks have the same device, unless DT_DEVICE_SHARE is
+// set.
+int dt_devices_compare(DtRun *r, DtError *e);
+
 // Whether all ranks must call it: they share parameters or work.
 bool dt_sample_needs_all(const DtRun *r);
 

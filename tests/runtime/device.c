@@ -88,7 +88,7 @@ static void check_regions(void) {
 int main(void) {
   static const int64_t counts[] = {0, 1, 7, 9, 4095, 4096, 4097, 16385, 100003};
   for (int threads = 1; threads <= 3; threads += 2) {
-    dt_device_open(threads, 1);
+    CHECK(!dt_device_open(NULL, threads, 0, 1, NULL));
     for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
       check_arithmetic(counts[k]);
       check_squares(counts[k]);

@@ -55,7 +55,14 @@ const char *dt_device_products(const DtProgram *p) {
   return p->param_type == DT_TYPE_BF16 ? dt_gemm_bf16_name() : p->param_type == DT_TYPE_F32 ? dt_gemm_name() : NULL;
 }
 
-void dt_device_open(int threads, int ranks) { dt_parallel_open(threads, ranks); }
+int dt_device_open(const DtProgram *p, int threads, int rank, int ranks, DtError *e) {
+  (void)p, (void)rank, (void)e;
+  dt_parallel_open(threads, ranks);
+  return 0;
+}
+
+void dt_device_name(DtDeviceName *to) { *to = (DtDeviceName){.name = ""}; }
+bool dt_device_name_of(int rank, DtDeviceName *to) { return (void)rank, dt_device_name(to), false; }
 
 void dt_device_close(void) { dt_parallel_done(); }
 

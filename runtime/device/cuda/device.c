@@ -3,6 +3,7 @@
 #include "runtime/device/cuda/gpu.h"
 
 #include "runtime/base/canary.h"
+#include "runtime/comm.h"
 #include "runtime/device/cuda/sizes.h"
 
 #include <pthread.h>
@@ -27,13 +28,18 @@ static const char *text_of(CUresult r) {
   return dt_gpu.driver->cuGetErrorString(r, &text) == CUDA_SUCCESS && text ? text : "an unknown error";
 }
 
+void dt_gpu_end(DtError *e) {
+  if (dt_world.size > 1) e->teller = 1 + dt_world.rank;
+  dt_report(e);
+  _exit(e->status);
+}
+
 void dt_gpu_check(CUresult r, const char *doing, const char *name) {
   DtError e = {0};
   if (r == CUDA_SUCCESS) return;
   dt_fail(&e, DT_EXIT_OS, "the GPU reports an error: %s%s%s: %s (%d)", doing, name ? " " : "", name ? name : "", text_of(r),
           (int)r);
-  dt_report(&e);
-  _exit(DT_EXIT_OS);
+  dt_gpu_end(&e);
 }
 
 static int refused(DtError *e, CUresult r, const char *what) {
@@ -55,35 +61,62 @@ static bool runs_on(const char *archs, int major, int minor) {
 }
 
 static int check_arch(const DtProgram *p, DtError *e) {
+  const DtDriver *d = dt_gpu.driver;
+  DtDeviceName of;
   int major = 0, minor = 0;
-  char name[128] = "the GPU";
-  CUresult r = dt_gpu.driver->cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, dt_gpu.device);
-  if (!r) r = dt_gpu.driver->cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, dt_gpu.device);
-  if (!r) r = dt_gpu.driver->cuDeviceGetAttribute(&dt_gpu.processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, dt_gpu.device);
-  if (!r) r = dt_gpu.driver->cuDeviceGetName(name, sizeof name, dt_gpu.device);
+  CUresult r = d->cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, dt_gpu.device);
+  if (!r) r = d->cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, dt_gpu.device);
+  if (!r) r = d->cuDeviceGetAttribute(&dt_gpu.processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, dt_gpu.device);
   if (r) return refused(e, r, "cannot ask the GPU for its architecture");
   if (!p->device_features || runs_on(p->device_features, major, minor)) return 0;
+  dt_device_name(&of);
   return dt_fail(e, DT_EXIT_MISFIT,
                  "the program has kernels for %s, and %s is an sm_%d%d; compile it with --arch sm_%d%d", p->device_features,
-                 name, major, minor, major, minor);
+                 of.name, major, minor, major, minor);
 }
 
+// cuInit is left to each rank: a process that is started after it cannot use the GPU.
 int dt_device_fits(const DtProgram *p, DtError *e) {
-  int version = 0, count = 0;
+  int version = 0;
   dt_gpu.driver = dt_driver_open(e);
   if (!dt_gpu.driver) return e->status;
   CUresult r = dt_gpu.driver->cuDriverGetVersion(&version);
-  if (!r && version < DT_DRIVER_VERSION)
+  if (r) return refused(e, r, "cannot ask NVIDIA's driver for its version");
+  if (version < DT_DRIVER_VERSION)
     return dt_fail(e, DT_EXIT_OS, "NVIDIA's driver is of CUDA %d.%d; %d.%d or newer is needed", version / 1000,
                    version % 1000 / 10, DT_DRIVER_VERSION / 1000, DT_DRIVER_VERSION % 1000 / 10);
-  if (!r) r = dt_gpu.driver->cuInit(0);
-  if (!r) r = dt_gpu.driver->cuDeviceGetCount(&count);
-  if (r == CUDA_ERROR_NO_DEVICE || (!r && !count)) return dt_fail(e, DT_EXIT_OS, "this machine has no NVIDIA GPU that the driver shows");
-  if (!r) r = dt_gpu.driver->cuDeviceGet(&dt_gpu.device, 0);
-  if (r) return refused(e, r, "cannot start NVIDIA's driver");
-  if (check_arch(p, e)) return e->status;
   if (p->device_products && !(dt_gpu.blas = dt_blas_open(e))) return e->status;
   return 0;
+}
+
+// Ranks of a machine take the GPUs that the driver shows (CUDA_VISIBLE_DEVICES, parts of a GPU too) in turn: where a launcher
+// shows each rank its own, that is the only one.
+static int choose(int rank, DtError *e) {
+  CUresult r = dt_gpu.driver->cuInit(0);
+  if (!r) r = dt_gpu.driver->cuDeviceGetCount(&dt_gpu.shown);
+  if (r == CUDA_ERROR_NO_DEVICE || (!r && dt_gpu.shown < 1))
+    return dt_fail(e, DT_EXIT_OS, "this machine has no NVIDIA GPU that the driver shows");
+  if (!r) r = dt_gpu.driver->cuDeviceGet(&dt_gpu.device, dt_gpu.ordinal = rank % dt_gpu.shown);
+  return r ? refused(e, r, "cannot start NVIDIA's driver") : 0;
+}
+
+void dt_device_name(DtDeviceName *to) {
+  char model[64] = "unknown";
+  CUuuid uuid = {{0}};
+  CUresult r = dt_gpu.driver->cuDeviceGetName(model, sizeof model, dt_gpu.device);
+  if (!r) r = dt_gpu.driver->cuDeviceGetUuid_v2(&uuid, dt_gpu.device);
+  dt_gpu_check(r, "cannot ask the GPU for its name", NULL);
+  *to = (DtDeviceName){.shown = dt_gpu.shown};
+  snprintf(to->name, sizeof to->name, "GPU %d (%s)", dt_gpu.ordinal, model);
+  memcpy(to->id, uuid.bytes, sizeof to->id);
+}
+
+bool dt_device_name_of(int rank, DtDeviceName *to) {
+  DtError ignored = {0};
+  if (!dt_gpu.driver && !(dt_gpu.driver = dt_driver_open(&ignored))) return false;
+  if (choose(rank, &ignored)) return false;
+  dt_device_name(to);
+  return true;
 }
 
 const char *dt_device_products(const DtProgram *p) {
@@ -103,19 +136,20 @@ static void open_products(void) {
   if (!dt_gpu.blas || dt_gpu.blas->cublasLtCreate(&dt_gpu.products) == 0) return;
   DtError e = {0};
   dt_fail(&e, DT_EXIT_OS, "cuBLASLt cannot be started");
-  dt_report(&e);
-  _exit(DT_EXIT_OS);
+  dt_gpu_end(&e);
 }
 
-void dt_device_open(int threads, int ranks) {
+int dt_device_open(const DtProgram *p, int threads, int rank, int ranks, DtError *e) {
   const DtDriver *d = dt_gpu.driver;
   dt_parallel_open(threads, ranks);
+  if (choose(rank, e) || check_arch(p, e)) return e->status;
   dt_gpu_check(d->cuDevicePrimaryCtxRetain(&dt_gpu.context, dt_gpu.device), "cannot make a context", NULL);
   dt_gpu_enter();
   dt_gpu_check(d->cuStreamCreate(&dt_gpu.stream, CU_STREAM_NON_BLOCKING), "cannot make a stream", NULL);
   dt_gpu_check(d->cuLibraryLoadData(&dt_gpu.kernels, dt_cuda_image, NULL, NULL, 0, NULL, NULL, 0),
                "cannot load the program's kernels", NULL);
   open_products();
+  return 0;
 }
 
 // ---- memory of the host that copies go through
@@ -297,8 +331,10 @@ int64_t dt_device_used(const void *p, int64_t bytes, int zeros) {
 int64_t dt_device_memory(int ranks, const char **who) {
   size_t bytes = 0;
   dt_gpu_check(dt_gpu.driver->cuDeviceTotalMem_v2(&bytes, dt_gpu.device), "cannot ask for the memory's size", NULL);
-  *who = "the GPU has";
-  return (int64_t)bytes * ranks;
+  *who = dt_driver_on_host ? "the machine has" : ranks > 1 ? "the GPUs have" : "the GPU has";
+  // Ranks that share GPUs do so evenly.
+  bool shared = getenv("DT_DEVICE_SHARE") && dt_gpu.shown < ranks;
+  return (int64_t)bytes * (dt_driver_on_host ? 1 : shared ? dt_gpu.shown : ranks);
 }
 
 // ---- scratch memory; numbers of layers
@@ -326,8 +362,7 @@ const int32_t *dt_cuda_number(int64_t n) {
   if (n >= 0 && n < NUMBERS) return numbers + n;
   DtError e = {0};
   dt_fail(&e, DT_EXIT_BUG, "layer %lld; there are numbers of %d", (long long)n, NUMBERS);
-  dt_report(&e);
-  _exit(DT_EXIT_BUG);
+  dt_gpu_end(&e);
 }
 
 bool dt_device_work_overrun(void) {

@@ -13,6 +13,7 @@ const char *dt_import(void *library, const DtImport *function, size_t n, void *t
 }
 
 const int dt_driver_ranks = 1;
+const bool dt_driver_on_host = false;
 
 const DtDriver *dt_driver_open(DtError *e) {
   static DtDriver driver;

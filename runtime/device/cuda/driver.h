@@ -6,6 +6,7 @@
 
 #include "runtime/base/error.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 // With the toolkit's cuda.h included before, its types are meant.
@@ -19,6 +20,9 @@ typedef struct CUevent_st *CUevent;
 typedef struct CUlib_st *CUlibrary;
 typedef struct CUkern_st *CUkernel;
 typedef struct CUfunc_st *CUfunction;
+typedef struct CUuuid_st {
+  char bytes[16];
+} CUuuid;
 typedef enum CUdevice_attribute_enum {
   CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
@@ -54,6 +58,7 @@ enum { CU_EVENT_DISABLE_TIMING = 2, CU_STREAM_NON_BLOCKING = 1 };
   X(cuDeviceGetCount, (int *count))                                                                                    \
   X(cuDeviceGet, (CUdevice * device, int ordinal))                                                                     \
   X(cuDeviceGetName, (char *name, int size, CUdevice device))                                                          \
+  X(cuDeviceGetUuid_v2, (CUuuid * uuid, CUdevice device))                                                              \
   X(cuDeviceGetAttribute, (int *value, CUdevice_attribute attribute, CUdevice device))                                 \
   X(cuDeviceTotalMem_v2, (size_t * bytes, CUdevice device))                                                            \
   X(cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device))                                                  \
@@ -103,6 +108,8 @@ const char *dt_import(void *library, const DtImport *function, size_t n, void *t
 
 // Ranks that a run may have: many where the host's transports (runtime/comm/) read and write the device's memory.
 extern const int dt_driver_ranks;
+// Whether the memory of all devices is that of the host.
+extern const bool dt_driver_on_host;
 
 // NULL and 71 where there is no driver, or one without some function.
 const DtDriver *dt_driver_open(DtError *e);

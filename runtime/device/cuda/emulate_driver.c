@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
 
 struct CUevent_st {
   uint64_t recorded, reached; // how often
@@ -80,13 +82,29 @@ static bool step(void) {
 
 // ---- the driver's functions
 
-static CUresult init(unsigned flags) { return (void)flags, CUDA_SUCCESS; }
+// The process that started the driver: one that it starts cannot use it.
+static pid_t started;
+static CUresult init(unsigned flags) { return (void)flags, started = getpid(), CUDA_SUCCESS; }
 static CUresult driver_version(int *v) { return *v = 13000, CUDA_SUCCESS; }
 static CUresult error_string(CUresult r, const char **text) {
-  *text = r == CUDA_ERROR_OUT_OF_MEMORY ? "out of memory" : "invalid argument";
+  *text = r == CUDA_ERROR_OUT_OF_MEMORY ? "out of memory" : (int)r == 3 ? "initialization error" : "invalid argument";
   return CUDA_SUCCESS;
 }
-static CUresult device_count(int *n) { return *n = 1, CUDA_SUCCESS; }
+// As many as ranks can be on a machine, or fewer: DT_EMULATE_GPUS.
+static CUresult device_count(int *n) {
+  const char *text = getenv("DT_EMULATE_GPUS");
+  return *n = text && *text ? atoi(text) : 1024, CUDA_SUCCESS;
+}
+// The number of the device, and the name of the machine.
+static CUresult device_uuid(CUuuid *uuid, CUdevice d) {
+  struct utsname u = {.nodename = ""};
+  uint64_t h = UINT64_C(0xcbf29ce484222325);
+  uname(&u);
+  for (const char *p = u.nodename; *p; p++) h = (h ^ (unsigned char)*p) * UINT64_C(0x100000001b3);
+  memcpy(uuid->bytes, &h, 8);
+  memcpy(uuid->bytes + 8, &(uint64_t){(uint64_t)d + 1}, 8);
+  return CUDA_SUCCESS;
+}
 static CUresult device_get(CUdevice *d, int ordinal) { return *d = ordinal, CUDA_SUCCESS; }
 static CUresult device_name(char *name, int size, CUdevice d) {
   (void)d;
@@ -105,7 +123,11 @@ static CUresult total_memory(size_t *bytes, CUdevice d) {
   *bytes = (size_t)dt_memory_limit("", &group);
   return CUDA_SUCCESS;
 }
-static CUresult retain(CUcontext *c, CUdevice d) { return (void)d, *c = (CUcontext)(void *)&lock, CUDA_SUCCESS; }
+static CUresult retain(CUcontext *c, CUdevice d) {
+  (void)d;
+  *c = (CUcontext)(void *)&lock;
+  return started == getpid() ? CUDA_SUCCESS : (CUresult)3; // CUDA_ERROR_NOT_INITIALIZED
+}
 static CUresult release(CUdevice d) { return (void)d, CUDA_SUCCESS; }
 static CUresult enter(CUcontext c) { return (void)c, CUDA_SUCCESS; }
 
@@ -264,12 +286,12 @@ static CUresult launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsi
 void dt_emulate_open(int64_t scratch) {
   const DtProgram program = {.scratch_bytes = scratch, .device_products = true};
   DtError e = {0};
-  if (dt_device_fits(&program, &e)) dt_report(&e), exit(e.status);
-  dt_device_open(1, 1);
+  if (dt_device_fits(&program, &e) || dt_device_open(&program, 1, 0, 1, &e)) dt_report(&e), exit(e.status);
   if (dt_device_work_open(&program, &e)) dt_report(&e), exit(e.status);
 }
 
 const int dt_driver_ranks = INT32_MAX;
+const bool dt_driver_on_host = true;
 
 const DtDriver *dt_driver_open(DtError *e) {
   static const DtDriver driver = {
@@ -279,6 +301,7 @@ const DtDriver *dt_driver_open(DtError *e) {
       .cuDeviceGetCount = device_count,
       .cuDeviceGet = device_get,
       .cuDeviceGetName = device_name,
+      .cuDeviceGetUuid_v2 = device_uuid,
       .cuDeviceGetAttribute = device_attribute,
       .cuDeviceTotalMem_v2 = total_memory,
       .cuDevicePrimaryCtxRetain = retain,

@@ -9,6 +9,7 @@ typedef struct DtGpu {
   const DtDriver *driver;
   const DtBlas *blas; // NULL where the program has no product for it
   CUdevice device;
+  int ordinal, shown; // its number among those that the driver shows, and how many these are
   CUcontext context;
   CUstream stream; // of kernels and copies
   CUlibrary kernels; // the program's
@@ -21,6 +22,8 @@ extern DtGpu dt_gpu;
 
 // The calling thread works on the GPU from here on.
 void dt_gpu_enter(void);
+// Ends the program with e's status, after its message and the rank's number.
+_Noreturn void dt_gpu_end(DtError *e);
 // Ends the program with 71 and the driver's message where `r` is no success; `doing` says what failed.
 void dt_gpu_check(CUresult r, const char *doing, const char *name);
 static inline CUdeviceptr dt_gpu_address(const void *p) { return (CUdeviceptr)(uintptr_t)p; }

@@ -33,8 +33,7 @@ static void check(cublasStatus_t s, const char *name, const char *doing) {
   DtError e = {0};
   if (!s) return;
   dt_fail(&e, DT_EXIT_OS, "cuBLASLt %zu cannot %s %s: status %d", blas()->cublasLtGetVersion(), doing, name, (int)s);
-  dt_report(&e);
-  _Exit(DT_EXIT_OS);
+  dt_gpu_end(&e);
 }
 
 static cudaDataType_t type_of(DtType t) {

@@ -9,6 +9,8 @@
 #define dt_device_fits cpu_fits
 #define dt_device_products cpu_products
 #define dt_device_open cpu_open
+#define dt_device_name cpu_name
+#define dt_device_name_of cpu_name_of
 #define dt_device_close cpu_close
 #define dt_device_work_bytes cpu_work_bytes
 #define dt_device_work_open cpu_work_open
@@ -43,6 +45,8 @@
 #undef dt_device_fits
 #undef dt_device_products
 #undef dt_device_open
+#undef dt_device_name
+#undef dt_device_name_of
 #undef dt_device_close
 #undef dt_device_work_bytes
 #undef dt_device_work_open
@@ -105,7 +109,11 @@ const DtDeviceLimits *dt_device_limits(void) {
 int dt_device_fits(const DtProgram *p, DtError *e) { return cpu_fits(p, e); }
 const char *dt_device_products(const DtProgram *p) { return cpu_products(p); }
 int64_t dt_device_memory(int ranks, const char **who) { return cpu_memory(ranks, who); }
-void dt_device_open(int threads, int ranks) { cpu_open(threads, ranks); }
+int dt_device_open(const DtProgram *p, int threads, int rank, int ranks, DtError *e) {
+  return cpu_open(p, threads, rank, ranks, e);
+}
+void dt_device_name(DtDeviceName *to) { cpu_name(to); }
+bool dt_device_name_of(int rank, DtDeviceName *to) { return cpu_name_of(rank, to); }
 void dt_device_close(void) { cpu_close(); }
 int64_t dt_device_work_bytes(const DtProgram *p, int threads) { return cpu_work_bytes(p, threads); }
 int dt_device_work_open(const DtProgram *p, DtError *e) { return cpu_work_open(p, e); }

@@ -1,0 +1,39 @@
+// Which device each rank has: asked of all ranks when they start.
+#include "runtime/control.h"
+#include "runtime/train/run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_shared(const DtRankDevice *a, const DtRankDevice *b) {
+  return a->device.name[0] && memcmp(a->device.id, b->device.id, sizeof a->device.id) == 0;
+}
+
+// 78 on all ranks, and the first one says why.
+static int check_shared(const DtRankDevice *of, DtError *e) {
+  const char *share = getenv("DT_DEVICE_SHARE");
+  for (int b = 1; b < dt_world.size && !(share && *share); b++)
+    for (int a = 0; a < b; a++) {
+      if (!is_shared(&of[a], &of[b])) continue;
+      e->status = DT_EXIT_MISFIT;
+      if (dt_world.rank == 0)
+        dt_fail(e, DT_EXIT_MISFIT,
+                "ranks %d and %d would share %s: their machine has %d ranks and shows them %d device%s. Start no more ranks "
+                "than devices, or set DT_DEVICE_SHARE=1 for a test", a, b, of[b].device.name, of[b].local_size,
+                of[b].device.shown, of[b].device.shown == 1 ? "" : "s");
+      return e->status;
+    }
+  return 0;
+}
+
+int dt_devices_compare(DtRun *r, DtError *e) {
+  DtRankDevice mine = {.local_size = dt_world.local_size};
+  dt_device_name(&mine.device);
+  r->device = calloc((size_t)dt_world.size, sizeof *r->device);
+  if (dt_agree(r->device ? 0 : DT_EXIT_OS)) return dt_fail(e, DT_EXIT_OS, "no memory for the names of devices");
+  r->device[dt_world.rank] = mine;
+  if (dt_world.size > 1)
+    dt_control_gather(dt_group(DT_ALL_AXES), DT_TYPE_I32, &mine, r->device, sizeof mine / 4, (DtNote){"devices", -1, NULL});
+  if (check_shared(r->device, e)) return e->status;
+  return 0;
+}
