@@ -12,9 +12,10 @@
 #include "runtime/pipeline/walk.h"
 #include "runtime/train/zero.h"
 
-// A rank's device, on a machine of local_size ranks.
+// A rank's device, and where it is: the same number for ranks of one machine, of which it has local_size.
 typedef struct DtRankDevice {
-  int32_t local_size;
+  uint64_t machine;
+  int32_t local_size, unused;
   DtDeviceName device;
 } DtRankDevice;
 
@@ -150,7 +151,7 @@ int dt_agree_on(DtError *e);
 // runtime/train/sample.c: writes o.sample tokens of text to stdout.
 int dt_sample(DtRun *r, DtError *e);
 // By all ranks, once devices are open: fills r->device. 78 where two ranks have the same device, unless DT_DEVICE_SHARE is
-// set.
+// set. Notes where ranks of a tensor-parallel group are on several machines.
 int dt_devices_compare(DtRun *r, DtError *e);
 
 // Whether all ranks must call it: they share parameters or work.
