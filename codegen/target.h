@@ -12,6 +12,7 @@ struct Host; // codegen/host/host.h
 struct HostFn;
 struct LinkOptions; // codegen/link.h
 struct DtProgram; // runtime/program.h
+struct DtDeviceLimits; // runtime/device.h
 
 // A group on its way to a kernel. Its nests stand in `loops`: who is in which, in which order, and neighbouring loops
 // that count row-major are one. What is left to the target is how points and loops are shared out.
@@ -98,6 +99,10 @@ typedef struct Target {
   void (*launch)(struct HostFn *x, uint32_t kernel);
   // Fills the fields of DtProgram that say what the program needs of a processor.
   void (*program)(struct DtProgram *to, const Plan *p, Str arch);
+  // As its runtime says it (runtime/device.h): the limits of a device, by which regions are planned, and the bytes that
+  // kernels need besides them (dt_device_work_bytes, with one thread of the host).
+  int64_t (*device)(struct DtDeviceLimits *limits, const struct DtProgram *p);
+  const char *one_place, *places; // for reports, where one rank runs and where several do: "a GPU", "GPUs"
 
   // ---- the program
 

@@ -36,7 +36,9 @@ static void add_memory(Report *r, const Plan *p) {
   DtMemory m = {0};
   if (dt_stages_make(&stages, &t, cut.owners, &e)) BUG("%s", e.text);
   int degrees = (t.tp > 1 ? t.tp : 1) * (t.cp > 1 ? t.cp : 1) * (t.pp > 1 ? t.pp : 1);
-  DtHost host = {dt_device_limits(), dt_device_work_bytes(&t, 1), dt_exchange_plan(r->ranks * degrees)};
+  DtDeviceLimits limits;
+  DtHost host = {.limits = &limits, .exchange = dt_exchange_plan(r->ranks * degrees)};
+  host.work = p->m->target->device(&limits, &t);
   for (int s = 0; s < stages.n; s++) {
     DtWalk walk = {0};
     if (t.nchunk && dt_walk_open(&walk, &t, s, each, 0, false, &e)) BUG("%s", e.text);
@@ -144,11 +146,10 @@ static void layout_text(const Report *r, const Module *m, FILE *out) {
   int64_t size;
   Str axes = mesh(m, &size);
   if (r->stages > 1) fprintf(out, "%d stages of ", r->stages);
-  if (size > 1) fprintf(out, "%lld ranks (%s) on the CPU", (long long)size, axes);
-  else if (r->ranks == 1) fprintf(out, "one rank on the CPU");
-  if (r->ranks > 1)
-    fprintf(out, size > 1 ? ", each with %d data-parallel ranks, ZeRO %d"
-                          : "%d data-parallel ranks on the CPU, ZeRO %d", r->ranks, r->zero);
+  if (size > 1) fprintf(out, "%lld ranks (%s) on %s", (long long)size, axes, m->target->places);
+  else if (r->ranks == 1) fprintf(out, "one rank on %s", m->target->one_place);
+  if (r->ranks > 1 && size > 1) fprintf(out, ", each with %d data-parallel ranks, ZeRO %d", r->ranks, r->zero);
+  else if (r->ranks > 1) fprintf(out, "%d data-parallel ranks on %s, ZeRO %d", r->ranks, m->target->places, r->zero);
   if (r->ranks > 1 && r->zero) fprintf(out, " over %d owners", r->owners);
   fprintf(out, "\n\n");
 }

@@ -1,7 +1,13 @@
 #include "codegen/cpu/target.h"
 #include "codegen/lower/lane.h"
+#include "runtime/device.h"
 
 static bool stores(Dtype t) { return t != DT_REAL; }
+
+static int64_t device(DtDeviceLimits *limits, const DtProgram *p) {
+  *limits = *dt_device_limits();
+  return dt_device_work_bytes(p, 1);
+}
 
 static const char *const forms[] = {"llvm", "asm", NULL};
 
@@ -65,5 +71,8 @@ const Target cpu_target = {
     .declare = cpu_declare,
     .launch = cpu_launch,
     .program = cpu_program,
+    .device = device,
+    .one_place = "the CPU",
+    .places = "the CPU",
     .build = cpu_build,
 };

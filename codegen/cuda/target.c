@@ -3,6 +3,8 @@
 #include "codegen/cuda/emit.h"
 #include "codegen/lower/fuse.h"
 #include "codegen/lower/lane.h"
+#include "runtime/device.h"
+#include "runtime/device/cuda/sizes.h"
 
 static bool stores(Dtype t) { return t != DT_REAL; }
 
@@ -50,6 +52,11 @@ static void tasks(const Module *m, Kernel *k) { (void)m, k->chunk = k->grid; }
 static ReductionOrder order(const Module *m, Str arch, int64_t along) {
   (void)arch, (void)along;
   return (ReductionOrder){.lanes = m->limits.lanes, .accumulators = 1, .chain = INT64_MAX};
+}
+
+static int64_t device(DtDeviceLimits *limits, const DtProgram *p) {
+  *limits = (DtDeviceLimits){.map_bytes = DT_WINDOW, .squares_block = DT_SQUARES_BLOCK};
+  return p->scratch_bytes + DT_NUMBERS_BYTES;
 }
 
 static bool kernels(const Plan *p, const KernelOptions *o, Str form, Buf *out, Buf *err) {
@@ -118,5 +125,8 @@ const Target cuda_target = {
     .declare = cuda_declare,
     .launch = cuda_launch,
     .program = cuda_program,
+    .device = device,
+    .one_place = "a GPU",
+    .places = "GPUs",
     .build = cuda_build,
 };

@@ -47,6 +47,7 @@ def arguments():
     p.add_argument("--threads", type=int, help="of a rank; else 3 in every third layout, and 1")
     p.add_argument("--layout", help="this one, as a failure prints it")
     p.add_argument("--axes", nargs="*", default=["tp", "pp", "cp"], help="axes that may exceed 1")
+    p.add_argument("--cuda", action="store_true", help="CUDA programs whose kernels run on the CPU")
     p.add_argument("--keep", action="store_true", help="keep the folder")
     return p.parse_args()
 
@@ -82,17 +83,21 @@ def regions(runner, name, ranks):
     return out, totals, scratch
 
 
-def check_use(used):
+def check_use(used, alignment):
     wrong = []
     for (stage, name), (planned, most) in sorted(used.items()):
         exact = name.split()[0] not in BOUNDS
-        if most > planned or (exact and planned - most >= ALIGNMENT):
+        if most > planned or (exact and planned - most >= alignment):
             wrong.append(f"stage {stage} used {most} of {planned} bytes of {name}")
     if wrong:
         raise eq.Failed("\n  ".join(wrong))
 
 
-def check_scratch(scratch, threads, ranks):
+def check_scratch(runner, scratch, threads, ranks):
+    if runner.target:  # a device has one, and all of it is planned
+        if len(scratch) != ranks or any(r["used"] != r["planned"] for r in scratch):
+            raise eq.Failed(f"a device's scratch is one of {scratch}")
+        return
     if len(scratch) != threads * ranks:
         raise eq.Failed(f"scratch of {len(scratch)} threads, not of {threads} on {ranks} ranks")
     for r in scratch:
@@ -115,11 +120,12 @@ def check_plan(runner, model, l, totals, threads):
     info = json_of(runner.must(["./train-memory", "--info", "--ranks", str(l["ranks"]),
                                 "--threads", str(threads)]))
     command = [runner.dtc, model.path, "--precision", "fp64", *eq.options(l), "--dp", str(dp),
-               "--report=json"]
+               *runner.target, "--report=json"]
     for d in model.defines + [f"microbatch={l['micro']}"]:
         command += ["-D", d]
     report = json_of(runner.must(command))
-    more = (threads - 1) * report["memory"]["scratch"]  # the report counts one thread
+    # The report counts one thread.
+    more = 0 if runner.target else (threads - 1) * report["memory"]["scratch"]
     said = [report["memory"]["total"] + more, info["memory"]["total"], max(totals)]
     if len(set(said)) > 1:
         raise eq.Failed("the report says {} bytes, the program {}, its regions have {}".format(*said))
@@ -157,14 +163,14 @@ def check_pieces(info, used, l):
 
 
 def check(runner, model, l, threads):
-    runner.compile(model, l, "train-memory")
+    runner.compile(model, l, "train-memory", runner.target)
     plain = train(runner, model, l, "plain", False, threads)
     seen = train(runner, model, l, "seen", True, threads)
     if seen != plain or len(plain) != 2:
         raise eq.Failed(f"what was never written is read: {plain} became {seen}")
     used, totals, scratch = regions(runner, "seen", l["ranks"])
-    check_use(used)
-    check_scratch(scratch, threads, l["ranks"])
+    check_use(used, ALIGNMENT * (4 if runner.target else 1))  # where storage in a frame begins
+    check_scratch(runner, scratch, threads, l["ranks"])
     return check_pieces(check_plan(runner, model, l, totals, threads), used, l)
 
 
@@ -190,6 +196,8 @@ def main():
     o = arguments()
     rng, folder = random.Random(o.seed), tempfile.mkdtemp(prefix="memory-")
     layouts.write_data(folder, rng)
+    if o.cuda:
+        eq.Runner.target = eq.CUDA
     runner, done, failed, refused, shown = eq.Runner(os.path.abspath(o.dtc), folder), 0, 0, 0, 0
     for name in o.model:
         model, left = with_data(layouts.model_of(name, folder), folder), o.count

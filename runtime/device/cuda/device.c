@@ -13,7 +13,7 @@
 
 DtGpu dt_gpu;
 
-enum { WINDOW = 64 << 20, SLACK = 256, NUMBERS = 1 << 16 };
+enum { WINDOW = DT_WINDOW, SLACK = 256, NUMBERS = DT_NUMBERS };
 
 const DtDeviceLimits *dt_device_limits(void) {
   static DtDeviceLimits limits = {.map_bytes = WINDOW, .squares_block = DT_SQUARES_BLOCK};
@@ -340,21 +340,20 @@ int64_t dt_device_memory(int ranks, const char **who) {
 // ---- scratch memory; numbers of layers
 
 static int32_t *numbers; // number i at [i]
-static const int64_t numbers_bytes = NUMBERS * (int64_t)sizeof(int32_t);
 
 int64_t dt_device_work_bytes(const DtProgram *p, int threads) {
   (void)threads;
-  return p->scratch_bytes + numbers_bytes;
+  return p->scratch_bytes + DT_NUMBERS_BYTES;
 }
 
 int dt_device_work_open(const DtProgram *p, DtError *e) {
   dt_gpu.workspace_bytes = p->scratch_bytes;
-  numbers = allocate(numbers_bytes, "the numbers of layers", e);
+  numbers = allocate(DT_NUMBERS_BYTES, "the numbers of layers", e);
   if (numbers && p->scratch_bytes) dt_gpu.workspace = allocate(p->scratch_bytes, "scratch memory", e);
   if (e->status) return e->status;
-  int32_t *m = dt_device_map(numbers, (size_t)numbers_bytes, DT_WRITE);
+  int32_t *m = dt_device_map(numbers, (size_t)DT_NUMBERS_BYTES, DT_WRITE);
   for (int32_t i = 0; i < NUMBERS; i++) m[i] = i;
-  dt_device_unmap(numbers, m, (size_t)numbers_bytes, DT_WRITE);
+  dt_device_unmap(numbers, m, (size_t)DT_NUMBERS_BYTES, DT_WRITE);
   return 0;
 }
 
@@ -366,13 +365,13 @@ const int32_t *dt_cuda_number(int64_t n) {
 }
 
 bool dt_device_work_overrun(void) {
-  return dt_device_overrun(numbers, numbers_bytes) ||
+  return dt_device_overrun(numbers, DT_NUMBERS_BYTES) ||
          (dt_gpu.workspace && dt_device_overrun(dt_gpu.workspace, dt_gpu.workspace_bytes));
 }
 
 void dt_device_work_used(FILE *f) {
-  fprintf(f, ",\n{\"name\":\"scratch\",\"planned\":%lld,\"used\":%lld}", (long long)(dt_gpu.workspace_bytes + numbers_bytes),
-          (long long)(dt_gpu.workspace_bytes + numbers_bytes));
+  fprintf(f, ",\n{\"name\":\"scratch\",\"planned\":%lld,\"used\":%lld}", (long long)(dt_gpu.workspace_bytes + DT_NUMBERS_BYTES),
+          (long long)(dt_gpu.workspace_bytes + DT_NUMBERS_BYTES));
 }
 
 void dt_device_close(void) {
@@ -384,7 +383,7 @@ void dt_device_close(void) {
       if (stage[i].p) d->cuMemFreeHost(stage[i].p);
       if (stage[i].event) d->cuEventDestroy_v2(stage[i].event);
     }
-    dt_device_free(numbers, numbers_bytes);
+    dt_device_free(numbers, DT_NUMBERS_BYTES);
     dt_device_free(dt_gpu.workspace, dt_gpu.workspace_bytes);
     d->cuLibraryUnload(dt_gpu.kernels);
     d->cuStreamDestroy_v2(dt_gpu.stream);
