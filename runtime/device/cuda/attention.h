@@ -60,12 +60,12 @@ template <class X> DT_DEVICE bool dt_sees(const DtPlaces &at, int i, int j) {
 }
 
 // Positions of rows [first, last]: the least and the greatest.
-struct DtSpan {
+struct DtStretch {
   int least, most;
 };
-DT_DEVICE DtSpan dt_span(int first, int last, int turn, int jump) {
+DT_DEVICE DtStretch dt_span(int first, int last, int turn, int jump) {
   const int a = first + (turn && first >= turn ? jump : 0), b = last + (turn && last >= turn ? jump : 0);
-  DtSpan s = {a < b ? a : b, a < b ? b : a};
+  DtStretch s = {a < b ? a : b, a < b ? b : a};
   if (turn && first < turn && last >= turn) {
     s.least = s.least < turn + jump ? s.least : turn + jump;
     s.most = s.most > turn - 1 ? s.most : turn - 1;
@@ -76,7 +76,7 @@ DT_DEVICE DtSpan dt_span(int first, int last, int turn, int jump) {
 // Whether any of `queries` rows from i on may see any of `keys` rows from j on.
 template <class X> DT_DEVICE bool dt_tile_sees(const DtPlaces &at, int i, int queries, int j, int keys) {
   const int last_i = i + queries < X::tq ? i + queries - 1 : X::tq - 1, last_j = j + keys < X::tk ? j + keys - 1 : X::tk - 1;
-  const DtSpan q = dt_span(i, last_i, X::q_turn, at.q_jump), k = dt_span(j, last_j, X::k_turn, at.k_jump);
+  const DtStretch q = dt_span(i, last_i, X::q_turn, at.q_jump), k = dt_span(j, last_j, X::k_turn, at.k_jump);
   return (!X::causal || q.most + at.offset - k.least >= -X::ahead) && (!X::window || q.least + at.offset - k.most < X::window);
 }
 

@@ -96,7 +96,7 @@ template <class X> constexpr bool dt_is_plain = X::cap == 0 && X::bias == 0;
 // Whether each of 64 queries from i on sees each of 64 keys from j on.
 template <class X> DT_DEVICE bool dt_tile_is_full(const DtPlaces &at, int i, int j) {
   if (i + DT_FLASH_ROWS > X::tq || j + DT_FLASH_ROWS > X::tk) return false;
-  const DtSpan q = dt_span(i, i + DT_FLASH_ROWS - 1, X::q_turn, at.q_jump), k = dt_span(j, j + DT_FLASH_ROWS - 1, X::k_turn, at.k_jump);
+  const DtStretch q = dt_span(i, i + DT_FLASH_ROWS - 1, X::q_turn, at.q_jump), k = dt_span(j, j + DT_FLASH_ROWS - 1, X::k_turn, at.k_jump);
   return (!X::causal || q.least + at.offset - k.most >= -X::ahead) && (!X::window || q.most + at.offset - k.least < X::window);
 }
 
