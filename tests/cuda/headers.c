@@ -3,9 +3,11 @@
 #ifndef OWN
 #include <cuda.h>
 #include <cublasLt.h>
+#include <nccl.h>
 #endif
 #include "runtime/device/cuda/blas.h"
 #include "runtime/device/cuda/driver.h"
+#include "runtime/device/cuda/nccl.h"
 
 #include <stdio.h>
 
@@ -17,6 +19,13 @@ DT_DRIVER(X)
 #define X(result, name, arguments) \
   _Static_assert(__builtin_types_compatible_p(__typeof__(&name), __typeof__(((DtBlas *)0)->name)), #name);
 DT_BLAS(X)
+#undef X
+#define X(result, name, arguments) \
+  _Static_assert(__builtin_types_compatible_p(__typeof__(&name), __typeof__(((DtNccl *)0)->name)), #name);
+DT_NCCL(X)
+#undef X
+// Ours is how theirs begins.
+_Static_assert(NCCL_CONFIG_UNDEF_INT == DT_NCCL_UNDEFINED, "a field that is not set");
 #endif
 
 #define SHOW(x) printf("%s %lld\n", #x, (long long)(x))
@@ -39,5 +48,12 @@ int main(void) {
   SHOW(sizeof(cublasLtMatmulHeuristicResult_t)), SHOW(offsetof(cublasLtMatmulHeuristicResult_t, state));
   SHOW(sizeof(cublasLtMatmulAlgo_t)), SHOW(sizeof(cublasComputeType_t)), SHOW(sizeof(cudaDataType_t));
   SHOW(sizeof(cublasStatus_t)), SHOW(sizeof(cublasLtMatmulDescAttributes_t));
+  SHOW(ncclSuccess), SHOW(ncclInProgress), SHOW(ncclUnhandledCudaError), SHOW(ncclInvalidArgument), SHOW(ncclInvalidUsage);
+  SHOW(ncclRemoteError), SHOW(ncclSystemError), SHOW(ncclInternalError), SHOW(ncclSum), SHOW(ncclMax), SHOW(ncclMin);
+  SHOW(ncclInt8), SHOW(ncclInt32), SHOW(ncclFloat16), SHOW(ncclFloat32), SHOW(ncclFloat64), SHOW(ncclBfloat16);
+  SHOW(sizeof(ncclUniqueId)), SHOW(sizeof(ncclResult_t)), SHOW(sizeof(ncclDataType_t)), SHOW(sizeof(ncclRedOp_t));
+  SHOW(offsetof(ncclConfig_t, magic)), SHOW(offsetof(ncclConfig_t, version)), SHOW(offsetof(ncclConfig_t, blocking));
+  SHOW(offsetof(ncclConfig_t, minCTAs)), SHOW(offsetof(ncclConfig_t, maxCTAs)), SHOW(offsetof(ncclConfig_t, netName));
+  SHOW(offsetof(ncclConfig_t, splitShare)), SHOW(offsetof(ncclConfig_t, cgaClusterSize));
   return 0;
 }

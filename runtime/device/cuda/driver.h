@@ -74,6 +74,9 @@ enum { CU_EVENT_DISABLE_TIMING = 2, CU_STREAM_NON_BLOCKING = 1 };
   X(cuMemcpy2DAsync_v2, (const CUDA_MEMCPY2D *copy, CUstream stream))                                                  \
   X(cuMemsetD8Async, (CUdeviceptr p, unsigned char value, size_t bytes, CUstream stream))                              \
   X(cuStreamCreate, (CUstream * stream, unsigned flags))                                                               \
+  X(cuStreamCreateWithPriority, (CUstream * stream, unsigned flags, int priority))                                     \
+  X(cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned flags))                                               \
+  X(cuCtxGetStreamPriorityRange, (int *least, int *greatest))                                                          \
   X(cuStreamDestroy_v2, (CUstream stream))                                                                             \
   X(cuStreamSynchronize, (CUstream stream))                                                                            \
   X(cuEventCreate, (CUevent * event, unsigned flags))                                                                  \
@@ -106,7 +109,7 @@ typedef struct DtImport {
 } DtImport;
 const char *dt_import(void *library, const DtImport *function, size_t n, void *to);
 
-// Ranks that a run may have: many where the host's transports (runtime/comm/) read and write the device's memory.
+// Ranks that a run may have.
 extern const int dt_driver_ranks;
 // Whether the memory of all devices is that of the host.
 extern const bool dt_driver_on_host;
