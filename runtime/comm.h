@@ -121,6 +121,12 @@ void dt_comm_decline(void);
 // that differs and in what. `text` is a line for each thing compared, "what: value"; what follows a
 // tab in a line is reported, and not compared.
 int dt_comm_handshake(const char *text, DtError *e);
+// Where devices exchange arrays themselves (runtime/device/links.h), they do so from here on: after dt_device_open, on all
+// ranks, before the first operation of the device's arrays. `exact`: sums in the order of members. 71.
+int dt_comm_link(bool exact, DtError *e);
+// Before dt_device_close, on all ranks.
+void dt_comm_unlink(void);
+const char *dt_comm_links(void); // their name, "NCCL 2.28.9"; NULL: they do not
 // Step `step` begins: messages name it, and the time that steps take says how long a peer may be
 // silent where --timeout does not. The first step may take longer than the others.
 void dt_comm_step(int64_t step);

@@ -40,6 +40,7 @@ static struct {
 
 const DtOp *dt_comm_current(void) { return atomic_load(&comm.current); }
 void dt_comm_at(const DtOp *op) { atomic_store(&comm.current, op); }
+const DtTransport *dt_comm_transport(void) { return comm.transport; }
 bool dt_comm_leaving(void) { return atomic_load(&comm.leaving); }
 int64_t dt_comm_at_step(void) { return atomic_load(&comm.step); }
 double dt_comm_limit(void) { return (double)atomic_load(&comm.silent_ms) * 1e-3; }
@@ -110,15 +111,19 @@ void dt_op_trace(const DtOp *op, int64_t begin, bool receive) {
                               .receive = receive});
 }
 
-static void carry_out(const DtOp *op) {
+static void carry_out(DtOp *op) {
   int64_t begin = dt_tracing ? dt_nanoseconds() : 0;
+  bool linked = dt_linked(op);
   dt_receive_leave();
   dt_comm_at(op);
   if (comm.delay_ms) delay();
-  if (!op->control) dt_device_wait(op->after);
-  comm.transport->run(op);
+  if (op->control) dt_link_check();
+  else if (!linked) dt_device_wait(op->after);
+  if (op->unlinks) dt_link_close();
+  else if (linked) dt_link_run(op);
+  else comm.transport->run(op);
   dt_comm_at(NULL);
-  if (begin) dt_op_trace(op, begin, false);
+  if (begin && !linked && !op->unlinks) dt_op_trace(op, begin, false);
 }
 
 static void *work(void *error) {
@@ -211,6 +216,17 @@ void dt_comm_stop(void) {
 
 // ---- Posting
 
+static void wait_for(DtTicket t) {
+  for (int i = 0; i < LOOKS; i++) {
+    if (dt_counter_get(&comm.done) >= t) return;
+    dt_pause();
+  }
+  if (dt_tracing) dt_trace_record(dt_trace_wait, true);
+  for (uint64_t done; (done = dt_counter_get(&comm.done)) < t;)
+    dt_counter_sleep(&comm.done, done, DT_LOOK_MS);
+  if (dt_tracing) dt_trace_record(dt_trace_wait, false);
+}
+
 void dt_wait(DtTicket t) {
   if (dt_rehearsing) {
     dt_rehearse_wait(t);
@@ -220,14 +236,9 @@ void dt_wait(DtTicket t) {
     dt_receive_wait(t);
     return;
   }
-  for (int i = 0; i < LOOKS; i++) {
-    if (dt_counter_get(&comm.done) >= t) return;
-    dt_pause();
-  }
-  if (dt_tracing) dt_trace_record(dt_trace_wait, true);
-  for (uint64_t done; (done = dt_counter_get(&comm.done)) < t;)
-    dt_counter_sleep(&comm.done, done, DT_LOOK_MS);
-  if (dt_tracing) dt_trace_record(dt_trace_wait, false);
+  wait_for(t);
+  // Where another has its place, it was waited for then.
+  if (t && dt_counter_get(&comm.posted) < t + RING) dt_link_follow(comm.op[t % RING].done);
 }
 
 void dt_comm_micro(int64_t micro) { comm.micro = micro; }
@@ -254,7 +265,7 @@ static DtTicket post(const DtOp *op) {
   DtOp told = *op;
   told.step = dt_comm_at_step();
   told.micro = comm.micro;
-  if (!op->control) told.after = dt_device_record();
+  if (!op->control && !dt_rehearsing) told.after = dt_linked(op) ? dt_link_point() : dt_device_record();
   told.posted = dt_tracing ? dt_nanoseconds() : 0;
   if (told.note.layer < 0) told.note.layer = comm.layer;
   if (dt_rehearsing) return dt_rehearse_post(&told);
@@ -275,6 +286,10 @@ static bool alone(const DtOp *op) {
   if (moves && op->control) memmove(op->out, op->in, bytes);
   else if (moves) dt_device_copy(op->out, op->in, bytes);
   return true;
+}
+
+void dt_comm_unlink(void) {
+  if (dt_comm_links()) dt_wait(post(&(DtOp){.kind = DT_OP_BARRIER, .g = dt_group(DT_ALL_AXES), .control = true, .unlinks = true}));
 }
 
 DtTicket dt_op_begin(const DtOp *op) { return alone(op) ? 0 : post(op); }

@@ -1,5 +1,6 @@
 // One operation on its way from the thread that posts it to the thread that carries it out, and
-// what that thread needs of a transport. Used by runtime/comm*.c, shm*.c and world*.c only.
+// what that thread needs of a transport. Used by runtime/comm/ and by the links of
+// devices (runtime/device/links.h) only.
 #ifndef DTC_RUNTIME_COMM_OP_H
 #define DTC_RUNTIME_COMM_OP_H
 
@@ -40,7 +41,15 @@ typedef struct DtOp {
   int64_t posted; // nanoseconds, for the profile; or 0
   bool control;   // of the host's memory, not the device's
   DtMark after;   // of the device: what is behind it may not be read or written before
+  // Devices exchange the arrays (runtime/device/links.h): ranks meet here without them, and see that they mean the same
+  // operation. A send waits for its receive, and hands over DT_TOKEN bytes; any other one may go on before all have come.
+  bool apart;
+  void *token;     // of a send or a receive
+  uint64_t number; // of the group's operations whose members meet so, from 0
+  bool unlinks;    // none: devices exchange no more
+  DtMark done;     // of the device, once it is enqueued there: behind the operation
 } DtOp;
+enum { DT_LINK_ID = 128, DT_TOKEN = DT_LINK_ID + 4 };
 
 // A receive under way: while others are, and while operations are carried out.
 typedef struct DtReceive {
@@ -50,6 +59,9 @@ typedef struct DtReceive {
   // The transport's own, zero at first: what is there, in its units; where it comes from.
   int64_t there;
   int place;
+  // Where devices exchange the arrays: how far it is (runtime/comm/links.c), and what came with it.
+  int stage;
+  char token[DT_TOKEN];
 } DtReceive;
 
 // How ranks are connected. Called by the communication thread, but for close, bytes and used. Any but
@@ -64,6 +76,9 @@ typedef struct DtTransport {
   bool (*receive)(DtReceive *r); // takes what is there, without waiting: whether that is all. Those
                                  // from one rank are called in their order, one after another.
   void (*expect)(const DtOp *op); // when nothing runs: the steps wait for it; NULL: no more
+  // Devices are at this operation, and since it began there (`begun`) or its members met so many seconds have passed:
+  // tells the others, and ends the process where a member is lost, or late. NULL: none is under way.
+  void (*watch)(const DtOp *op, bool begun, double seconds);
   // They have waited so long for it: ends the process where the sender is lost.
   void (*patience)(const DtReceive *r, double seconds);
   void (*look)(void);          // every DT_LOOK_MS or more often, when nothing runs: are peers well?
@@ -94,6 +109,7 @@ extern _Atomic uint64_t *dt_group_registry;
 // Posts an operation, or does it where the group has one member or there is nothing to move; the ticket then is 0.
 DtTicket dt_op_begin(const DtOp *op);
 int dt_comm_run(const DtTransport *t, double timeout, DtError *e); // starts the thread
+const DtTransport *dt_comm_transport(void); // NULL: this is the only rank
 double dt_comm_limit(void);        // seconds that a peer may be silent, now
 double dt_comm_late_limit(void);   // and that one may be away that is alive, but at files
 bool dt_comm_at_files(void);       // as dt_comm_files says
@@ -104,6 +120,19 @@ int64_t dt_comm_at_step(void);     // that the run is at, 0 before the first
 void dt_comm_at(const DtOp *op);   // that it is at this; NULL: at nothing
 // Puts what has just been completed, begun at `begin` (nanoseconds), into the profile.
 void dt_op_trace(const DtOp *op, int64_t begin, bool receive);
+
+// runtime/comm/links.c. Operations that devices carry out.
+bool dt_linked(const DtOp *op);          // whether this is one
+DtMark dt_link_point(void);              // behind which it comes
+void dt_link_run(DtOp *op);              // enqueues it, once its members have met; any but a receive
+bool dt_link_receive(DtReceive *r);      // whether it is enqueued
+void dt_link_follow(DtMark mark);        // later calls of the device come after it
+bool dt_link_progress(void);             // looks at those under way: whether there are any
+bool dt_link_busy(void);                 // whether there are, or receives that are being enqueued
+void dt_link_look(int64_t nanoseconds);  // that so much time has passed
+void dt_link_check(void);                // ends the process where devices cannot exchange any more
+void dt_link_close(void);
+void dt_link_abort(void); // by any thread, in no more than ten seconds
 
 // runtime/comm/receive.c. Receives: under way together, in the order of each sender's.
 void dt_receive_open(const DtTransport *t, DtCounter *bell, int delay_ms);

@@ -150,6 +150,7 @@ void dt_comm_end(int status, const char *format, ...) {
     if (w <= 0) break;
     done += (size_t)w;
   }
+  dt_link_abort();
   dt_comm_rest();
   _exit(status);
 }

@@ -60,7 +60,12 @@ static void wait_for(uint64_t i) {
   if (dt_tracing) dt_trace_record(dt_trace_wait, false);
 }
 
-void dt_receive_wait(DtTicket t) { wait_for(t & ~RECEIVE); }
+void dt_receive_wait(DtTicket t) {
+  uint64_t i = t & ~RECEIVE;
+  wait_for(i);
+  // Where another has its place, it was waited for then.
+  if (dt_counter_get(&rx.posted) < i + MOST) dt_link_follow(receive_at(i)->op.done);
+}
 
 void dt_wait_receives(DtTicket first, DtTicket last) {
   for (DtTicket t = first; t && t <= last; t++) dt_wait(t);
@@ -68,7 +73,7 @@ void dt_wait_receives(DtTicket first, DtTicket last) {
 
 DtTicket dt_receive_post(const DtOp *op) {
   uint64_t i = dt_counter_get(&rx.posted) + 1;
-  if (i > MOST) wait_for(i - MOST);
+  if (i > MOST) dt_receive_wait((i - MOST) | RECEIVE);
   *receive_at(i) = (DtReceive){.op = *op};
   dt_counter_set(&rx.posted, i);
   dt_counter_ring(rx.bell);
@@ -92,14 +97,14 @@ static void go_on(DtReceive *r, uint64_t i) {
   const DtOp *outer = dt_comm_current();
   int64_t there = r->there;
   dt_comm_at(&r->op); // for what is said where ranks disagree
-  r->whole = rx.transport->receive(r);
+  r->whole = dt_linked(&r->op) ? dt_link_receive(r) : rx.transport->receive(r);
   dt_comm_at(outer);
   bool begins = r->whole || r->there != there || atomic_load(&rx.needed) == i;
   if (dt_tracing && !r->begun && begins) r->begun = dt_nanoseconds();
 }
 
 static void finish(DtReceive *r, uint64_t i) {
-  if (dt_tracing) dt_op_trace(&r->op, r->begun, true);
+  if (dt_tracing && !dt_linked(&r->op)) dt_op_trace(&r->op, r->begun, true);
   atomic_store(&rx.complete[i % MOST], i);
   dt_counter_set(&rx.done, dt_counter_get(&rx.done) + 1);
 }
@@ -108,13 +113,14 @@ static void take_up(void) {
   for (uint64_t posted = dt_counter_get(&rx.posted); rx.taken < posted;) {
     rx.open[rx.nopen++] = ++rx.taken;
     const DtOp *op = &receive_at(rx.taken)->op;
-    if (!op->control) dt_device_wait(op->after);
+    if (!op->control && !dt_linked(op)) dt_device_wait(op->after);
     if (rx.delay) receive_at(rx.taken)->since = dt_nanoseconds();
   }
 }
 
 bool dt_receive_all(void) {
-  if (rx.taken == dt_counter_get(&rx.posted) && rx.nopen == 0) return false;
+  bool linked = dt_link_progress();
+  if (rx.taken == dt_counter_get(&rx.posted) && rx.nopen == 0) return linked;
   take_up();
   int n = rx.nopen, left = 0;
   for (int k = 0; k < n; k++) {
@@ -125,7 +131,7 @@ bool dt_receive_all(void) {
     else rx.open[left++] = i;
   }
   rx.nopen = left;
-  return left > 0;
+  return left > 0 || linked;
 }
 
 static void tell(uint64_t i) {
@@ -146,7 +152,7 @@ static void expect(void) {
 static int64_t nap_length(bool left) {
   int64_t most = DT_LOOK_MS * (int64_t)1000000;
   if (!left) return most;
-  if (!rx.transport->bell) most = rx.expected && rx.looks++ < LONG_LOOKS ? SHORT_NAP : LONG_NAP;
+  if (!rx.transport->bell || dt_link_busy()) most = rx.expected && rx.looks++ < LONG_LOOKS ? SHORT_NAP : LONG_NAP;
   for (int k = 0; rx.delay && k < rx.nopen; k++) {
     const DtReceive *r = receive_at(rx.open[k]);
     int64_t rest = r->since + rx.delay - dt_nanoseconds();
@@ -161,6 +167,7 @@ static void look(void) {
   if (passed < DT_LOOK_MS * (int64_t)1000000) return;
   rx.looked = t;
   rx.transport->look();
+  dt_link_look(dt_least(passed, most));
   if (!rx.expected) return;
   rx.waited += dt_least(passed, most);
   rx.transport->patience(receive_at(rx.expected), (double)rx.waited * 1e-9);

@@ -112,5 +112,6 @@ static int64_t used(void) {
 
 const DtTransport dt_shm_transport = {.bell = bell, .run = dt_shm_run, .receive = dt_shm_receive,
                                       .expect = dt_shm_expect, .patience = dt_shm_patience,
+                                      .watch = dt_shm_watch,
                                       .look = dt_shm_look, .close = dt_shm_free,
                                       .bytes = bytes, .used = used};

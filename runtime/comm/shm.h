@@ -33,6 +33,9 @@ typedef struct DtShmRank {
 typedef struct DtShmArrive {
   _Alignas(64) DtCounter staged, reduced, taken;
   _Atomic uint64_t recent[DT_RECENT]; // operation i of the group: its hash << 8 | its first slot
+  // Of operations that devices carry out: how many were posted, and have begun on the device; operation i's hash.
+  _Alignas(64) DtCounter met;
+  _Atomic uint64_t begun, hash[DT_RECENT];
 } DtShmArrive;
 
 typedef struct DtShmPair {
@@ -86,6 +89,7 @@ void dt_shm_await_receiver(DtCounter *c, uint64_t least, int rank); // until it 
 void dt_shm_look(void);
 void dt_shm_expect(const DtOp *op);
 void dt_shm_patience(const DtReceive *r, double seconds);
+void dt_shm_watch(const DtOp *op, bool begun, double seconds);
 void dt_shm_publish(const DtOp *op); // NULL: at nothing
 static inline void dt_shm_beat(void) {
   atomic_uint *b = &dt_shm.rank[dt_shm.me].beat;
@@ -97,6 +101,7 @@ extern const DtTransport dt_shm_transport;
 // runtime/comm/shm_ops.c
 void dt_shm_run(const DtOp *op);
 bool dt_shm_receive(DtReceive *r);
+void dt_shm_compare(const DtGroup *g); // what its members have posted for their devices
 bool dt_shm_come(int from); // whether a part of a message waits to be taken
 
 #endif

@@ -319,11 +319,12 @@ static void barrier(void) {
 static void send(void) {
   int to = now.g->rank[now.op->peer];
   DtShmPair *p = dt_shm_pair(dt_shm.me, to);
-  int64_t most = slot_elements(1), n = rounds_of(now.op->count, most);
+  bool apart = now.op->apart;
+  int64_t most = slot_elements(1), n = apart ? 1 : rounds_of(now.op->count, most);
   now.base = sent[to];
   for (int64_t i = 0; i < n; i++) {
     Span s = span(i, most, now.op->count);
-    memcpy(free_slot(i, to), in_at(s.at), bytes(s.n));
+    memcpy(free_slot(i, to), apart ? now.op->token : in_at(s.at), apart ? DT_TOKEN : bytes(s.n));
     if (i == 0)
       atomic_store_explicit(&p->recent[sends[to] % DT_SLOTS], now.hash << 8 | now.first_slot,
                             memory_order_relaxed);
@@ -352,9 +353,10 @@ bool dt_shm_receive(DtReceive *r) {
       if (recent >> 8 != dt_op_hash(op) >> 8) mismatch(from);
       r->place = (int)(recent & 255);
     }
-    int64_t n = dt_least(most, op->count - r->there);
-    memcpy((char *)op->out + r->there * size,
-           slot_at(from, (unsigned)r->place + (unsigned)(r->there / most)), (size_t)(n * size));
+    int64_t n = op->apart ? op->count : dt_least(most, op->count - r->there);
+    const char *slot = slot_at(from, (unsigned)r->place + (unsigned)(r->there / most));
+    if (op->apart) memcpy(op->token, slot, DT_TOKEN);
+    else memcpy((char *)op->out + r->there * size, slot, (size_t)(n * size));
     r->there += n;
     dt_shm_beat();
     dt_counter_set(&p->got, ++got[from]);
@@ -365,8 +367,44 @@ bool dt_shm_receive(DtReceive *r) {
   return true;
 }
 
+// ---- Operations that devices carry out: members say what they post, and go on
+
+static uint64_t compared[DT_GROUPS][DT_LOCAL_RANKS]; // operations of each member that are as this one's
+
+// Where a member has replaced a hash since, it has compared it with this one's.
+static void compare(const DtGroup *g, int member, uint64_t here) {
+  DtShmArrive *mine = dt_shm_arrive(dt_shm.me, g->id), *a = dt_shm_arrive(g->rank[member], g->id);
+  uint64_t *i = &compared[g->id][member];
+  for (; *i < here && *i < dt_counter_get(&a->met); ++*i) {
+    uint64_t theirs = atomic_load(&a->hash[*i % DT_RECENT]);
+    bool replaced = dt_counter_get(&a->met) >= *i + DT_RECENT;
+    if (!replaced && theirs != atomic_load(&mine->hash[*i % DT_RECENT])) mismatch(g->rank[member]);
+  }
+}
+
+void dt_shm_compare(const DtGroup *g) {
+  uint64_t here = dt_counter_get(&dt_shm_arrive(dt_shm.me, g->id)->met);
+  for (int m = 0; m < g->n; m++)
+    if (m != g->me) compare(g, m, here);
+}
+
+// A hash is replaced when all members have posted the operation that it is of, and this one has compared theirs.
+static void meet(void) {
+  uint64_t i = now.op->number;
+  for (int m = 0; m < now.g->n && i >= DT_RECENT; m++)
+    if (m != now.g->me) dt_shm_await(&dt_shm_arrive(now.g->rank[m], now.g->id)->met, i - DT_RECENT + 1, now.g->rank[m]);
+  dt_shm_compare(now.g);
+  atomic_store(&now.mine->hash[i % DT_RECENT], now.hash);
+  dt_counter_set(&now.mine->met, i + 1);
+  dt_shm_compare(now.g);
+}
+
 void dt_shm_run(const DtOp *op) {
   begin(op);
+  if (op->apart && op->kind != DT_OP_SEND) {
+    meet();
+    return;
+  }
   int n = op->g->n;
   switch (op->kind) {
   case DT_OP_ALL_REDUCE: all_reduce(); break;

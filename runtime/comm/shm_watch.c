@@ -245,3 +245,44 @@ void dt_shm_patience(const DtReceive *r, double seconds) {
   if (left && !dt_shm_come(from)) end(DT_GONE, from);
   be_patient(from, seconds);
 }
+
+static _Noreturn void end_on_device(void) {
+  dt_comm_end(DT_EXIT_PEER, "all ranks have come to an operation that does not end on their devices");
+}
+
+// The member that has not come to it: that has not posted it, or whose device has not begun it; -1: all have.
+static int absent(const DtOp *op) {
+  for (int pass = 0; pass < 2; pass++)
+    for (int m = 0; m < op->g->n; m++) {
+      DtShmArrive *a = dt_shm_arrive(op->g->rank[m], op->g->id);
+      if ((pass ? atomic_load(&a->begun) : dt_counter_get(&a->met)) <= op->number) return op->g->rank[m];
+    }
+  return -1;
+}
+
+static void watch_group(const DtOp *op, bool begun, double seconds) {
+  DtShmArrive *mine = dt_shm_arrive(dt_shm.me, op->g->id);
+  dt_shm_compare(op->g);
+  if (begun && atomic_load(&mine->begun) <= op->number) atomic_store(&mine->begun, op->number + 1);
+  for (int m = 0; m < op->g->n; m++) {
+    int r = op->g->rank[m];
+    if (r != dt_shm.me && pulse.still[r] > dt_comm_limit()) end(DT_SILENT, r);
+    if (atomic_load(&dt_shm.rank[r].state) == DT_RANK_LEFT && absent(op) == r) end(DT_GONE, r);
+  }
+  int rank = absent(op);
+  atomic_store(&dt_shm.rank[dt_shm.me].waits_for, rank < 0 || rank == dt_shm.me ? 0 : rank + 1);
+  if (!begun || rank == dt_shm.me) return; // what comes before it may take long
+  if (rank >= 0) be_patient(rank, seconds);
+  else if (seconds > dt_comm_late_limit()) end_on_device();
+}
+
+void dt_shm_watch(const DtOp *op, bool begun, double seconds) {
+  dt_shm_publish(op);
+  if (!op) atomic_store(&dt_shm.rank[dt_shm.me].waits_for, 0);
+  if (!op) return;
+  bool pair = op->kind == DT_OP_SEND || op->kind == DT_OP_RECV;
+  int peer = op->g->rank[op->peer];
+  if (!pair) watch_group(op, begun, seconds);
+  else if (pulse.still[peer] > dt_comm_limit()) end(DT_SILENT, peer);
+  else if (begun && seconds > dt_comm_late_limit()) be_patient(peer, seconds);
+}

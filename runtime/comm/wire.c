@@ -30,6 +30,7 @@ enum {
   LONG_LOOKS = 2000,
   NOTICE_MS = 1500, // after a signal, a wait that lasts so long is told
   DOOMED_SECONDS = 2,
+  WATCHED = 64, // members of an operation of devices that are named
   LINGER_MS = 1500 // others find out at about the same time: they look as often
 };
 
@@ -333,12 +334,12 @@ static bool receive(DtReceive *r) {
   const DtOp *o = &r->op;
   int64_t each = (int64_t)dt_type_size(o->type), most = MESSAGE / each;
   while (r->there < o->count) {
-    int64_t n = dt_least(most, o->count - r->there);
+    int64_t n = o->apart ? o->count : dt_least(most, o->count - r->there);
     if (!r->place) {
       int request = wire.free_request[--wire.nfree], number = tag_of(o) + CONTRIBUTE;
       r->place = 1 + request;
-      if (wire.mpi->receive(request, o->g->rank[o->peer], (char *)o->out + r->there * each,
-                            (size_t)(n * each), number))
+      if (wire.mpi->receive(request, o->g->rank[o->peer], o->apart ? o->token : (char *)o->out + r->there * each,
+                            o->apart ? DT_TOKEN : (size_t)(n * each), number))
         give_up(wire.mpi->error());
     }
     int done = wire.mpi->test(r->place - 1);
@@ -363,6 +364,23 @@ static void patience(const DtReceive *r, double seconds) {
   Batch b = {.n = 1, .peer = &from};
   op = &r->op;
   be_patient(&b, seconds, &noticed);
+}
+
+static void send_token(void) {
+  send_to(&wire.batch[0], op->peer, op->token, DT_TOKEN, CONTRIBUTE);
+  wait_for(&wire.batch[0]);
+}
+
+// Devices are at it.
+static void watch(const DtOp *o, bool begun, double seconds) {
+  int peer[WATCHED], n = 0;
+  dt_beat_doing(o);
+  if (!o) return;
+  bool pair = o->kind == DT_OP_SEND || o->kind == DT_OP_RECV;
+  for (int m = 0; m < o->g->n && n < WATCHED; m++)
+    if (m != o->g->me && (!pair || m == o->peer)) peer[n++] = o->g->rank[m];
+  op = o;
+  be_patient(&(Batch){.n = n, .peer = peer}, begun ? seconds : 0, &noticed);
 }
 
 static void from_one(bool sends, const int *to, int n, int from) {
@@ -404,14 +422,14 @@ static void run(const DtOp *o) {
   tag = tag_of(o);
   dt_beat_doing(o);
   if (dt_beat_due(dt_nanoseconds())) dt_beat_look();
-  switch (o->kind) {
+  switch (o->apart && o->kind != DT_OP_SEND ? DT_OP_BARRIER : o->kind) {
   case DT_OP_ALL_REDUCE: all_reduce(); break;
   case DT_OP_REDUCE_SCATTER: reduce_scatter(); break;
   case DT_OP_ALL_GATHER: all_gather(); break;
   case DT_OP_ALL_TO_ALL: all_to_all(); break;
   case DT_OP_SHIFT: shift(); break;
   case DT_OP_BROADCAST: broadcast(); break;
-  case DT_OP_SEND: from_one(true, &o->peer, 1, 0); break;
+  case DT_OP_SEND: o->apart ? send_token() : from_one(true, &o->peer, 1, 0); break;
   default: barrier(); break;
   }
   dt_beat_doing(NULL);
@@ -518,6 +536,6 @@ static void finish(void) {
 }
 
 const DtTransport dt_wire_transport = {.opens = "MPI_Init", .open = start, .run = run,
-                                       .receive = receive, .expect = expect, .patience = patience,
+                                       .receive = receive, .expect = expect, .patience = patience, .watch = watch,
                                        .look = look, .finish = finish, .bytes = staging,
                                        .used = used};

@@ -320,6 +320,7 @@ static int finish(Program *a, DtError *e) {
   dt_flight_close();
   dt_walk_close(&a->r.walk);
   dt_zero_close(&a->r.zero);
+  dt_comm_unlink();
   dt_device_close();
   if (fflush(stdout) != 0 && errno != EPIPE && !e->status)
     dt_fail_errno(e, DT_EXIT_IO, "cannot write", "to stdout");
@@ -376,7 +377,8 @@ int dt_main(const DtProgram *p, int argc, char **argv) {
               dt_device_limits()->ranks);
   } else {
     dt_device_open(p, (int)a.r.o.threads, dt_world.local_rank, dt_world.local_size, &e);
-    if (!dt_agree_on(&e) && !dt_devices_compare(&a.r, &e)) run(&a, &e);
+    if (!dt_agree_on(&e) && !dt_devices_compare(&a.r, &e)) dt_comm_link(false, &e);
+    if (!dt_agree_on(&e)) run(&a, &e);
   }
   return finish(&a, &e);
 }

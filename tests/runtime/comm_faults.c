@@ -4,6 +4,7 @@
 #include "support/check.h"
 #include "support/worlds.h"
 #include "runtime/control.h"
+#include "runtime/device.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -49,6 +50,7 @@ static int steps(void *argument) {
     dt_wait(dt_all_reduce(dt_group(1 << DT_AXIS_DP), DT_TYPE_F32, DT_SUM, x, x, f->large ? N : 64,
                           note));
     dt_wait(dt_all_reduce(dt_group(15), DT_TYPE_F32, DT_SUM, x, x, 1, status));
+    dt_device_sync();
   }
   return 0;
 }
@@ -178,6 +180,30 @@ static void check_stopped_in_first_step(Body *body, int rank) {
   free(said);
 }
 
+// Rank 1 runs, and does not come.
+static int never_comes(void *unused) {
+  (void)unused;
+  float x = 1, y;
+  dt_comm_step(1);
+  dt_comm_step(2);
+  if (dt_world.rank == 1) sleep_ms(20000);
+  dt_wait(dt_all_reduce(dt_group(15), DT_TYPE_F32, DT_SUM, &x, &y, 1, (DtNote){"sum", -1, "m.dt:4"}));
+  dt_device_sync();
+  return 0;
+}
+
+static void check_late(void) {
+  size_t n;
+  int s = in_world(3, 1, 1, 1, 0.5, never_comes, NULL, "said");
+  char *said = read_whole("said", &n);
+  CHECK(WIFEXITED(s) && WEXITSTATUS(s) == DT_EXIT_PEER);
+  int named = count(said, "error: rank 1 runs, but has not reached the operation for very long");
+  if (named != 2) fprintf(stderr, "%s", said);
+  CHECK(named == 2);
+  CHECK(count(said, "this rank waited in all_reduce of sum (4 bytes over") == 2);
+  free(said);
+}
+
 static void check_leaves(void) {
   char *said = expect((Fault){1, 0, 74, false, false}, 4, 60, 74, 5);
   CHECK(count(said,
@@ -266,6 +292,7 @@ static int pauses(void *unused) {
       raise(SIGSTOP);
     }
     dt_wait(dt_all_reduce(dt_group(15), DT_TYPE_F32, DT_SUM, &x, &y, 1, note));
+    dt_device_sync();
     if (y != 2) return 1;
   }
   return 0;
@@ -280,6 +307,7 @@ static int computes(void *unused) {
     dt_comm_step(step);
     if (step == 2 && dt_world.rank == 0) sleep_ms(1500);
     dt_wait(dt_all_reduce(dt_group(15), DT_TYPE_F32, DT_SUM, &x, &y, 1, note));
+    dt_device_sync();
   }
   return 0;
 }
@@ -334,6 +362,7 @@ int main(void) {
   CHECK(WIFSIGNALED(s) && WTERMSIG(s) == SIGKILL);
   for (int rank = 0; rank < 4; rank++) check_killed(rank, rank == 1, rank >= 2);
   check_leaves();
+  check_late();
   check_mismatch();
   check_ring();
   check_stopped();

@@ -38,11 +38,13 @@ void dt_device_copy_rows(void *to, size_t to_pitch, const void *from, size_t fro
 // ---- kernels of arrays.h
 
 // Enough blocks for all elements, or to fill the GPU some times over.
-static void run(DtCudaKernel *k, int64_t points, void **arg) {
+static void run_on(CUstream stream, DtCudaKernel *k, int64_t points, void **arg) {
   int64_t most = (int64_t)dt_gpu.processors * 16, blocks = (points + k->x - 1) / k->x;
   k->blocks = blocks < 1 ? 1 : blocks < most ? blocks : most;
-  dt_cuda_run(k, arg);
+  dt_cuda_run_on(stream, k, arg);
 }
+
+static void run(DtCudaKernel *k, int64_t points, void **arg) { run_on(dt_gpu.stream, k, points, arg); }
 
 #define KERNEL(name, threads) static DtCudaKernel name = {"dt_" #name, 1, threads, 1, NULL}
 KERNEL(add_f32, 256);
@@ -52,6 +54,11 @@ KERNEL(divide_f64, 256);
 KERNEL(squares_f32, 256);
 KERNEL(squares_f64, 256);
 KERNEL(sum_parts, 256);
+KERNEL(reduce_f32, 256);
+KERNEL(reduce_f64, 256);
+KERNEL(reduce_i32, 256);
+KERNEL(reduce_bf16, 256);
+KERNEL(reduce_f16, 256);
 KERNEL(narrow_bf16, 256);
 KERNEL(narrow_f16, 256);
 KERNEL(widen_bf16, 256);
@@ -77,6 +84,13 @@ void dt_device_squares(DtType type, const void *v, int64_t n, double *work, doub
   if (dt_rehearsing) return;
   if (parts) run(type == DT_TYPE_F64 ? &squares_f64 : &squares_f32, parts * 256, square);
   dt_cuda_run(&sum_parts, add);
+}
+
+// By the communication thread alone: a kernel's number of blocks is of its launch.
+void dt_cuda_reduce(DtType type, CUstream stream, int64_t n, void **arg) {
+  static DtCudaKernel *const of[] = {[DT_TYPE_F32] = &reduce_f32, [DT_TYPE_F64] = &reduce_f64,   [DT_TYPE_I32] = &reduce_i32,
+                                     [DT_TYPE_BF16] = &reduce_bf16, [DT_TYPE_F16] = &reduce_f16};
+  run_on(stream, of[type], n, arg);
 }
 
 // ---- 16 bits

@@ -37,6 +37,34 @@ DT_ARRAY_KERNEL(256) dt_sum_parts(const double *part, int64_t n, double *to) {
   if (threadIdx.x == 0) *to = sum;
 }
 
+// out[i] = the reduction over members m, in their order, of own[i] where m is `me`, else parts[m * stride + i]; 16-bit
+// numbers are added up in float, and rounded once. op: a DtReduce. NaN is the greatest and the least.
+template <class A> DT_DEVICE A dt_reduced(A a, A b, int64_t op) {
+  return op == 0 ? a + b : op == 1 ? (b > a || b != b ? b : a) : (b < a || b != b ? b : a);
+}
+DT_DEVICE int dt_reduced(int a, int b, int64_t op) {
+  return op == 0 ? (int)((unsigned)a + (unsigned)b) : op == 1 ? (b > a ? b : a) : (b < a ? b : a);
+}
+template <class A, class T>
+DT_DEVICE void dt_reduce_members(T *out, const T *own, const T *parts, int64_t stride, int64_t me, int64_t members, int64_t n,
+                                 int64_t op) {
+  DT_EACH(i, n) {
+    A sum = (A)(me == 0 ? own[i] : parts[i]);
+    for (int64_t m = 1; m < members; m++) sum = dt_reduced(sum, (A)(me == m ? own[i] : parts[m * stride + i]), op);
+    out[i] = (T)sum;
+  }
+}
+#define DT_REDUCTION(name, A, T)                                                                                       \
+  DT_ARRAY_KERNEL(256) dt_reduce_##name(T *out, const T *own, const T *parts, int64_t stride, int64_t me,              \
+                                        int64_t members, int64_t n, int64_t op) {                                      \
+    dt_reduce_members<A>(out, own, parts, stride, me, members, n, op);                                                 \
+  }
+DT_REDUCTION(f32, float, float)
+DT_REDUCTION(f64, double, double)
+DT_REDUCTION(i32, int, int)
+DT_REDUCTION(bf16, float, bf16)
+DT_REDUCTION(f16, float, fp16)
+
 // Elements [first, n) to 16 bits and back. Where both arrays begin at one place, the host calls with ranges whose
 // elements lie apart, or, for the first DT_IN_PLACE elements, with one block, which reads all before it writes.
 template <class H> DT_DEVICE void dt_narrow_all(H *to, const float *from, int64_t first, int64_t n) {
@@ -69,7 +97,8 @@ DT_CONVERSIONS(f16, fp16)
 
 #define DT_ARRAY_KERNELS(X)                                                                                            \
   X(dt_add_f32), X(dt_add_f64), X(dt_divide_f32), X(dt_divide_f64), X(dt_squares_f32), X(dt_squares_f64),              \
-      X(dt_sum_parts), X(dt_narrow_bf16), X(dt_narrow_f16), X(dt_widen_bf16), X(dt_widen_f16),                         \
+      X(dt_sum_parts), X(dt_reduce_f32), X(dt_reduce_f64), X(dt_reduce_i32), X(dt_reduce_bf16), X(dt_reduce_f16),      \
+      X(dt_narrow_bf16), X(dt_narrow_f16), X(dt_widen_bf16), X(dt_widen_f16),                         \
       X(dt_narrow_block_bf16), X(dt_narrow_block_f16), X(dt_widen_block_bf16), X(dt_widen_block_f16)
 
 #endif

@@ -29,6 +29,9 @@ void dt_gpu_check(CUresult r, const char *doing, const char *name);
 static inline CUdeviceptr dt_gpu_address(const void *p) { return (CUdeviceptr)(uintptr_t)p; }
 // A launch; arg points to each argument.
 void dt_cuda_run(DtCudaKernel *k, void **arg);
+void dt_cuda_run_on(CUstream stream, DtCudaKernel *k, void **arg);
+// The kernel dt_reduce_TYPE of arrays.h over n elements.
+void dt_cuda_reduce(DtType type, CUstream stream, int64_t n, void **arg);
 // The emitted kernels, as nvcc made them, or a table of functions for the stand-in of the driver.
 extern const unsigned char dt_cuda_image[];
 

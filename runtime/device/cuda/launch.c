@@ -15,10 +15,12 @@ static CUfunction find(DtCudaKernel *k) {
   return f;
 }
 
-void dt_cuda_run(DtCudaKernel *k, void **arg) {
+void dt_cuda_run(DtCudaKernel *k, void **arg) { dt_cuda_run_on(dt_gpu.stream, k, arg); }
+
+void dt_cuda_run_on(CUstream stream, DtCudaKernel *k, void **arg) {
   dt_gpu_enter();
   dt_gpu_check(dt_gpu.driver->cuLaunchKernel(find(k), (unsigned)k->blocks, 1, 1, (unsigned)k->x,
-                                             (unsigned)k->y, 1, 0, dt_gpu.stream, arg, NULL),
+                                             (unsigned)k->y, 1, 0, stream, arg, NULL),
                "cannot launch kernel", k->name);
 }
 

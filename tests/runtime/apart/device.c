@@ -34,6 +34,7 @@
 #define dt_device_narrow cpu_narrow
 #define dt_device_widen cpu_widen
 #define dt_device_record cpu_record
+#define dt_device_links cpu_links
 #define dt_device_wait cpu_wait
 #define dt_device_sync cpu_sync
 #define dt_device_window cpu_window
@@ -70,6 +71,7 @@
 #undef dt_device_narrow
 #undef dt_device_widen
 #undef dt_device_record
+#undef dt_device_links
 #undef dt_device_wait
 #undef dt_device_sync
 #undef dt_device_window
@@ -171,6 +173,7 @@ void dt_device_narrow(DtType type, void *to, const float *from, int64_t n) {
 void dt_device_widen(DtType type, float *to, const void *from, int64_t n, bool add) {
   cpu_widen(type, apart_bytes(to), apart_bytes(from), n, add);
 }
+const DtLinks *dt_device_links(void) { return NULL; }
 DtMark dt_device_record(void) { return 0; }
 void dt_device_wait(DtMark mark) { (void)mark; }
 void dt_device_sync(void) {}

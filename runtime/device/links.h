@@ -1,0 +1,42 @@
+// How devices exchange arrays themselves, where the host's transports (runtime/comm/comm_op.h) do not reach their memory. A
+// link connects the members of a group, or one rank with one to which it sends. Operations of links are enqueued, as kernels
+// are, and run on the device beside those: one waits for what was called before it was posted, and what is called after
+// `follow` waits for it. The host waits for neither.
+//
+// All functions but `point` and `follow` are called by the communication thread (`open`: before there is one at work).
+#ifndef DTC_RUNTIME_LINKS_H
+#define DTC_RUNTIME_LINKS_H
+
+#include "runtime/comm/comm_op.h"
+
+typedef struct DtLink DtLink;
+typedef enum DtLinkState { DT_LINK_WAITS, DT_LINK_BEGUN, DT_LINK_ENDED } DtLinkState;
+
+typedef struct DtLinks {
+  // Sums are taken in the order of members where `exact`; else in an order that depends on the layout alone. 71.
+  int (*open)(bool exact, DtError *e);
+  const char *(*name)(void); // "NCCL 2.28.9": the same on all ranks
+  // A link of n members, of which this is number `me`: one makes the id (DT_LINK_ID bytes), and all join with it. `joined`:
+  // whether all have.
+  void (*make_id)(void *id);
+  DtLink *(*join)(const void *id, int n, int me, bool pair); // pair: from member 0 to member 1
+  bool (*joined)(DtLink *l);
+  // By the thread that posts: a point behind all that was called, for DtOp.after. One operation takes it.
+  DtMark (*point)(void);
+  // Enqueues an operation of a group, or a send, whose receiver is member 1. Calls idle() while it needs more time.
+  DtMark (*run)(DtLink *l, const DtOp *op, void (*idle)(void));
+  // Enqueues a receive from member 0; then `received` is 0 as long as it needs more time.
+  void (*receive)(DtLink *l, const DtOp *op);
+  DtMark (*received)(DtLink *l);
+  // A mark is good until it was seen to have ended.
+  DtLinkState (*state)(DtMark mark);
+  void (*follow)(DtMark mark); // by any thread
+  const char *(*failed)(void); // why nothing that is exchanged may be trusted any more, or NULL
+  void (*abort)(void);         // by any thread: ends what is under way
+  void (*close)(void);         // with nothing under way
+} DtLinks;
+
+// NULL: the host's transports reach the device's memory.
+const DtLinks *dt_device_links(void);
+
+#endif
