@@ -65,6 +65,7 @@ int dt_handshake_options(const DtRun *r, DtError *e) {
   line(&t, "--export-gradient: %s\n", given(o->export_gradient));
   const char *products = dt_device_products(p);
   if (products) line(&t, "products (DT_GEMM, DT_GEMM_BF16): %s\n", products);
+  if (dt_comm_links()) line(&t, "--reduce: %s\nlibrary that exchanges arrays: %s\n", o->reduce ? o->reduce : dt_device_limits()->reduces, dt_comm_links());
   line(&t, "--profile: %s\n--dry-run: %s\n", given(o->profile), given(o->dry_run));
   return dt_comm_handshake(t.text, e);
 }

@@ -1,5 +1,7 @@
 #include "runtime/train/options.h"
 
+#include "runtime/device.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stddef.h>
@@ -71,6 +73,8 @@ static const Option options[] = {
      "start N ranks on this machine (default: the number\nin the launcher's environment, or one)"},
     {"timeout", "SECONDS", SECONDS, F(timeout), 0,
      "limit for a silent peer (default: 100, or ten steps\nif that is more)"},
+    {"reduce", "WAY", TEXT, F(reduce), 0,
+     "on GPUs: 'exact' takes sums over ranks in their order,\nas on the CPU; 'nccl' (default) as NCCL does"},
     {"version", NULL, FLAG, F(version), 0, "print the model's name and build"},
     {"help", NULL, FLAG, F(help), 0, "print this"},
 };
@@ -189,6 +193,13 @@ static int bounds(const DtOptions *o, DtError *e) {
   return 0;
 }
 
+static int check_reduce(const DtOptions *o, DtError *e) {
+  const char *other = dt_device_limits()->reduces;
+  if (!o->reduce || (other && (strcmp(o->reduce, "exact") == 0 || strcmp(o->reduce, other) == 0))) return 0;
+  if (other) return dt_fail(e, DT_EXIT_USAGE, "--reduce=%s: it may be 'exact' or '%s'", o->reduce, other);
+  return dt_fail(e, DT_EXIT_USAGE, "--reduce has no meaning on this target: sums over ranks are in their order always");
+}
+
 static int combinations(const DtOptions *o, const DtProgram *p, DtError *e) {
   if (!o->save && (o->save_every || o->keep))
     return dt_fail(e, DT_EXIT_USAGE, "--%s needs --save DIR",
@@ -201,6 +212,7 @@ static int combinations(const DtOptions *o, const DtProgram *p, DtError *e) {
   if (o->export_gradient && (o->eval_only || o->steps == 0))
     return dt_fail(e, DT_EXIT_USAGE, "--export-gradient needs a step, and --%s makes none",
                    o->eval_only ? "eval-only" : "steps 0");
+  if (check_reduce(o, e)) return e->status;
   if (o->eval_only && (o->export_to || o->sample))
     return dt_fail(e, DT_EXIT_USAGE, "--eval-only computes nothing else; use --%s with --steps 0",
                    o->export_to ? "export" : "sample");
