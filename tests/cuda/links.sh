@@ -13,6 +13,13 @@ EXACT=1 expect 0 ./comm_collectives 6
 DT_EMULATE_SEED=2 expect 0 ./comm_collectives 4
 expect 0 ./comm_faults
 
+# Ranks that meet over MPI.
+if command -v mpirun.openmpi >/dev/null && [ -e "$BUILD/lib/dtc/dtc-openmpi.so" ]; then
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+  DT_COMM=mpi DT_MPI_PLUGIN=$BUILD/lib/dtc/dtc-openmpi.so expect 0 mpirun.openmpi -n 4 ./comm_collectives launched 2 1 1
+  [ "$(grep -c "is content" out.txt)" = 4 ] || fail "a rank over MPI is not content"
+fi
+
 # Without waits for events results are wrong.
 DT_EMULATE_DROP_WAIT=0 expect 1 ./comm_collectives 2
 says "all_reduce over tp.*wrong at" err.txt

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Kills a rank (SIGKILL) at random moments of a run that saves, and goes on from what is left.
 
-    tests/fault/kills.py --build build [--count 50] [--seed N] [--mpi] [--stop]
+    tests/fault/kills.py --build build [--count 50] [--seed N] [--mpi] [--stop] [--emulate]
 
 The small GPT-2 of these runs is cut in several ways (pp, tp, cp, dp, ZeRO 3); moments are drawn from start to
 some steps later, a third of them while a checkpoint is being written. Each time: all processes end, the status is
@@ -11,6 +11,7 @@ stopped, bit for bit. --mpi: under mpirun, where it is the launcher that ends th
 gone, the launcher or a rank names the lost one (MPICH's mpirun: a process), and the newest checkpoint is whole.
 --stop: SIGSTOP instead, once steps are under way and, under --ranks, at the start or in the first step: all others
 name the rank, with the operation that they wait in, after --timeout and little more.
+--emulate: programs for GPUs, whose kernels run on the CPU.
 """
 import argparse
 import json
@@ -49,6 +50,7 @@ def options():
     p.add_argument("--seed", type=int, default=None)
     p.add_argument("--mpi", action="store_true")
     p.add_argument("--stop", action="store_true")
+    p.add_argument("--emulate", action="store_true")
     return p.parse_args()
 
 
@@ -134,9 +136,10 @@ def newest(folder):
 
 
 class Layout:
-    def __init__(self, build, number):
+    def __init__(self, build, number, more):
         self.number = number
-        self.flags, self.ranks = LAYOUTS[number]
+        flags, self.ranks = LAYOUTS[number]
+        self.flags = flags + more
         self.name = " ".join(self.flags)
         self.program = f"./train-{number}"
         self.ck, self.log = f"ck-{number}", f"log-{number}.jsonl"
@@ -376,7 +379,7 @@ def main():
     rng.shuffle(numbers)
     failed = 0
     try:
-        layouts = [Layout(build, n) for n in numbers[:min(len(numbers), o.count)]]
+        layouts = [Layout(build, n, ["--target", "cuda", "--emulate"] if o.emulate else []) for n in numbers[:min(len(numbers), o.count)]]
         installed = [m for m in ("openmpi", "mpich") if shutil.which(f"mpirun.{m}")] if o.mpi else []
         if o.mpi and not installed:
             print("no MPI here")

@@ -338,11 +338,12 @@ static int agreeing(void *differs) {
 static int launched(char **argv) {
   DtProgram p = {.tp = atoi(argv[2]), .cp = atoi(argv[3]), .pp = atoi(argv[4])};
   DtError e = {0};
-  if (dt_comm_start(&p, 0, 60, &e)) {
+  if (dt_comm_start(&p, 0, 60, &e) || open_device(1, &e)) {
     fprintf(stderr, "%s\n", e.text);
     return e.status;
   }
   int status = all_checks("large") || many_at_once(NULL);
+  close_device();
   dt_comm_stop();
   if (!status) printf("rank %d of %d is content\n", dt_world.rank, dt_world.size);
   return status;

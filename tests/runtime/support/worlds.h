@@ -16,6 +16,11 @@ int in_world(int ranks, int tp, int cp, int pp, double timeout, Body *body, void
 int in_launched(int ranks, void (*variables)(int rank, int ranks), Body *body, void *argument,
                 const char *said);
 
+// For worlds that are made otherwise, after dt_comm_start and before dt_comm_stop: where devices exchange arrays
+// themselves, they do so; with sums in the order of members where EXACT is in the environment.
+int open_device(int ranks, DtError *e);
+void close_device(void);
+
 // A value that depends on all of these and little else; in [-2, 2), not on a coarse grid.
 double value_of(unsigned seed, int rank, int64_t i);
 
