@@ -130,6 +130,9 @@ const char *dt_comm_links(void); // their name, "NCCL 2.28.9"; NULL: they do not
 // Step `step` begins: messages name it, and the time that steps take says how long a peer may be
 // silent where --timeout does not. The first step may take longer than the others.
 void dt_comm_step(int64_t step);
+// Seconds since the last call in which kernels of this rank waited for operations on the device's arrays: once the device has
+// run all.
+double dt_comm_exposed(void);
 // The steps are at files from here on, or no longer: that takes as long as disks take, and peers that
 // wait do so for as long as this rank shows that it lives.
 void dt_comm_files(bool on);

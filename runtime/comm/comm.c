@@ -36,6 +36,7 @@ static struct {
   int64_t micro, layer; // of what is posted; -1: none
   int64_t took[STEPS_KEPT];
   int steps;
+  int64_t waited; // nanoseconds
 } comm = {.micro = -1, .layer = -1};
 
 const DtOp *dt_comm_current(void) { return atomic_load(&comm.current); }
@@ -216,14 +217,25 @@ void dt_comm_stop(void) {
 
 // ---- Posting
 
+void dt_comm_waited(int64_t since) { comm.waited += dt_nanoseconds() - since; }
+
+// Where devices exchange arrays, the host waits until operations are enqueued, and kernels for them.
+double dt_comm_exposed(void) {
+  double seconds = dt_comm_links() ? dt_link_stalled() : (double)comm.waited * 1e-9;
+  comm.waited = 0;
+  return seconds;
+}
+
 static void wait_for(DtTicket t) {
   for (int i = 0; i < LOOKS; i++) {
     if (dt_counter_get(&comm.done) >= t) return;
     dt_pause();
   }
+  int64_t since = dt_nanoseconds();
   if (dt_tracing) dt_trace_record(dt_trace_wait, true);
   for (uint64_t done; (done = dt_counter_get(&comm.done)) < t;)
     dt_counter_sleep(&comm.done, done, DT_LOOK_MS);
+  if (!comm.op[t % RING].control) dt_comm_waited(since);
   if (dt_tracing) dt_trace_record(dt_trace_wait, false);
 }
 
@@ -236,6 +248,7 @@ void dt_wait(DtTicket t) {
     dt_receive_wait(t);
     return;
   }
+  if (t && !comm.op[t % RING].control) dt_link_wait();
   wait_for(t);
   // Where another has its place, it was waited for then.
   if (t && dt_counter_get(&comm.posted) < t + RING) dt_link_follow(comm.op[t % RING].done);

@@ -118,6 +118,7 @@ const DtOp *dt_comm_current(void); // what the communication thread is at, or NU
 int64_t dt_comm_at_step(void);     // that the run is at, 0 before the first
 
 void dt_comm_at(const DtOp *op);   // that it is at this; NULL: at nothing
+void dt_comm_waited(int64_t since);       // the steps have waited for an operation since then (nanoseconds)
 // Puts what has just been completed, begun at `begin` (nanoseconds), into the profile.
 void dt_op_trace(const DtOp *op, int64_t begin, bool receive);
 
@@ -126,11 +127,13 @@ bool dt_linked(const DtOp *op);          // whether this is one
 DtMark dt_link_point(void);              // behind which it comes
 void dt_link_run(DtOp *op);              // enqueues it, once its members have met; any but a receive
 bool dt_link_receive(DtReceive *r);      // whether it is enqueued
+void dt_link_wait(void);                 // the steps wait until one is enqueued
 void dt_link_follow(DtMark mark);        // later calls of the device come after it
 bool dt_link_progress(void);             // looks at those under way: whether there are any
 bool dt_link_busy(void);                 // whether there are, or receives that are being enqueued
 void dt_link_look(int64_t nanoseconds);  // that so much time has passed
 void dt_link_check(void);                // ends the process where devices cannot exchange any more
+double dt_link_stalled(void);            // seconds since the last call in which the device waited for them
 void dt_link_close(void);
 void dt_link_abort(void); // by any thread, in no more than ten seconds
 

@@ -24,7 +24,7 @@ enum {
 
 typedef struct Under {
   DtOp op;
-  int64_t enqueued, waited; // nanoseconds: when; for how long since it began
+  int64_t since, waited; // nanoseconds: when it began there, for the profile; for how long it has been looked at since
   bool begun;
 } Under;
 
@@ -45,6 +45,10 @@ static struct {
 bool dt_linked(const DtOp *op) { return links.by && !op->control; }
 DtMark dt_link_point(void) { return links.by->point(); }
 const char *dt_comm_links(void) { return links.by ? links.by->name() : NULL; }
+
+void dt_link_wait(void) {
+  if (links.by) links.by->wait();
+}
 
 void dt_link_follow(DtMark mark) {
   if (mark) links.by->follow(mark);
@@ -69,7 +73,7 @@ int dt_comm_link(bool exact, DtError *e) {
 bool dt_link_busy(void) { return links.n > 0 || links.receiving > 0; }
 
 static void add(const DtOp *op) {
-  links.under[links.n++] = (Under){.op = *op, .enqueued = dt_tracing ? dt_nanoseconds() : 0};
+  links.under[links.n++] = (Under){.op = *op};
 }
 
 static void show(const DtOp *op) {
@@ -85,11 +89,12 @@ bool dt_link_progress(void) {
   for (int i = 0; i < links.n; i++) {
     Under *u = &links.under[i];
     DtLinkState s = links.by->state(u->op.done);
+    if (!u->begun && s != DT_LINK_WAITS && dt_tracing) u->since = dt_nanoseconds();
     u->begun |= s != DT_LINK_WAITS;
     if (s != DT_LINK_ENDED) {
       if (left++ != i) links.under[left - 1] = *u;
-    } else if (u->enqueued) {
-      dt_op_trace(&u->op, u->enqueued, u->op.kind == DT_OP_RECV);
+    } else if (u->since) {
+      dt_op_trace(&u->op, u->since, u->op.kind == DT_OP_RECV);
     }
   }
   links.n = left;
@@ -148,6 +153,8 @@ static void begin_waiting(void) {
   links.spins = 0;
   links.looked = dt_nanoseconds();
 }
+
+double dt_link_stalled(void) { return links.by ? links.by->stalled() : 0; }
 
 // ---- enqueueing
 
@@ -239,6 +246,6 @@ void dt_link_abort(void) {
 void dt_link_close(void) {
   begin_waiting();
   while (dt_link_progress()) idle();
-  links.by->close();
+  links.by->close(idle);
   links.by = NULL;
 }

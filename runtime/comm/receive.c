@@ -52,16 +52,19 @@ static void wait_for(uint64_t i) {
     if (is_complete(i)) return;
     dt_pause();
   }
+  int64_t since = dt_nanoseconds();
   if (dt_tracing) dt_trace_record(dt_trace_wait, true);
   atomic_store(&rx.needed, i);
   for (uint64_t seen; seen = dt_counter_get(&rx.done), !is_complete(i);)
     dt_counter_sleep(&rx.done, seen, DT_LOOK_MS);
   atomic_store(&rx.needed, 0);
+  if (!receive_at(i)->op.control) dt_comm_waited(since);
   if (dt_tracing) dt_trace_record(dt_trace_wait, false);
 }
 
 void dt_receive_wait(DtTicket t) {
   uint64_t i = t & ~RECEIVE;
+  if (!receive_at(i)->op.control) dt_link_wait();
   wait_for(i);
   // Where another has its place, it was waited for then.
   if (dt_counter_get(&rx.posted) < i + MOST) dt_link_follow(receive_at(i)->op.done);

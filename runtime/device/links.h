@@ -3,7 +3,7 @@
 // are, and run on the device beside those: one waits for what was called before it was posted, and what is called after
 // `follow` waits for it. The host waits for neither.
 //
-// All functions but `point` and `follow` are called by the communication thread (`open`: before there is one at work).
+// All functions but those of the thread that posts are called by the communication thread (`open`: before there is one at work).
 #ifndef DTC_RUNTIME_LINKS_H
 #define DTC_RUNTIME_LINKS_H
 
@@ -30,10 +30,15 @@ typedef struct DtLinks {
   DtMark (*received)(DtLink *l);
   // A mark is good until it was seen to have ended.
   DtLinkState (*state)(DtMark mark);
-  void (*follow)(DtMark mark); // by any thread
+  // By the thread that posts: it waits from here on; and what it calls later comes after the mark.
+  void (*wait)(void);
+  void (*follow)(DtMark mark);
   const char *(*failed)(void); // why nothing that is exchanged may be trusted any more, or NULL
   void (*abort)(void);         // by any thread: ends what is under way
-  void (*close)(void);         // with nothing under way
+  void (*close)(void (*idle)(void)); // with nothing under way, on all ranks
+  // By the thread that posts, once all has run: seconds since the last call from when its calls had run and it waited to where
+  // the next one could.
+  double (*stalled)(void);
 } DtLinks;
 
 // NULL: the host's transports reach the device's memory.

@@ -122,6 +122,7 @@ typedef struct DtResult {
   bool skipped;      // its gradients were not finite: only the loss scale has changed
   int64_t samples;
   double seconds;
+  double exposed; // of them, in which kernels waited for what ranks exchange
 } DtResult;
 // Numbers that ranks sum at the end of a step: results, flags, squares of the gradient's norm.
 int64_t dt_shared_count(const DtUnits *u, const DtProgram *p, const DtCut *cut);

@@ -355,6 +355,8 @@ int dt_step(DtRun *r, DtResult *result, DtError *e) {
   Batch b = {&r->train, r->samples, r->o.batch, r->step + 1, !r->o.no_shuffle, false, false};
   result->loss_scale = r->grad_scale = r->scaling.scale;
   dt_comm_step(r->step + 1);
+  dt_device_sync();
+  dt_comm_exposed(); // of what was before
   if (totals(r, &b, total, e)) return e->status;
   b.gradients = true;
   if (over_batch(r, p->step, "step", &b, total, 1 + p->nmetric, sum, e)) return e->status;
@@ -373,6 +375,7 @@ int dt_step(DtRun *r, DtResult *result, DtError *e) {
   dt_walk_tie_wait(r);
   dt_device_sync();
   result->seconds = dt_seconds() - began;
+  result->exposed = dt_comm_exposed();
   if (finite || result->skipped) return 0;
   if (r->scaling.in_row >= DT_SCALE_SKIPS) return scale_is_least(r, result, e);
   return not_finite(r, result, total, e);

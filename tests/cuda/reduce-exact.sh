@@ -15,9 +15,18 @@ for way in "" "--reduce nccl"; do
 done
 ! cmp -s nccl.st 0.st || fail "the stand-in takes sums in the order of ranks, so that this shows nothing"
 
+# The log has the time for which kernels waited: that of a delay, too.
+for program in ./train1 ./train_cpu; do
+  [ -e train_cpu ] || expect 0 "$DTC" "$SRC/examples/chargpt.dt" "${SMALL_CHARGPT[@]}" -D microbatch=2 --zero 1 -o train_cpu
+  DT_COMM_DELAY_MS=50 expect 0 $program --ranks 2 --threads 1 --data text.txt --steps 3 --quiet --log exposed.jsonl
+  python3 -c 'import json
+for r in map(json.loads, open("exposed.jsonl")):
+  if "loss" in r: assert 0.1 < r["comm_exposed_seconds"] <= r["seconds"], r' || fail "$program: comm_exposed_seconds"
+  rm exposed.jsonl
+done
+
 expect 64 ./train0 --ranks 2 --data text.txt --reduce sum
 says "--reduce=sum: it may be 'exact' or 'nccl'" err.txt
-expect 0 "$DTC" "$SRC/examples/chargpt.dt" "${SMALL_CHARGPT[@]}" -o train_cpu
 expect 64 ./train_cpu --data text.txt --reduce exact
 says "sums over ranks are in their order always" err.txt
 

@@ -83,6 +83,7 @@ enum { CU_EVENT_DISABLE_TIMING = 2, CU_STREAM_NON_BLOCKING = 1 };
   X(cuEventDestroy_v2, (CUevent event))                                                                                \
   X(cuEventRecord, (CUevent event, CUstream stream))                                                                   \
   X(cuEventQuery, (CUevent event))                                                                                     \
+  X(cuEventElapsedTime, (float *ms, CUevent begin, CUevent end))                                                       \
   X(cuEventSynchronize, (CUevent event))                                                                               \
   X(cuLibraryLoadData, (CUlibrary * library, const void *code, CUjit_option *jit, void **jit_values, unsigned njit,    \
                         CUlibraryOption *option, void **values, unsigned noption))                                     \

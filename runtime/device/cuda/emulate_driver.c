@@ -20,6 +20,7 @@
 typedef struct Point {
   int holders;
   bool reached;
+  int64_t at; // nanoseconds: when
 } Point;
 
 struct CUevent_st {
@@ -80,6 +81,12 @@ static uint64_t draw(void) {
   return random_state >> 33;
 }
 
+static int64_t nanoseconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
 // Runs the first operation of a stream, where it may run. False: it may not yet.
 static bool run_first(CUstream s) {
   Op *op = s->first;
@@ -89,7 +96,10 @@ static bool run_first(CUstream s) {
   if (!s->first) s->last = &s->first;
   if (op->try) tries--;
   if (op->run) op->run(op->ctx);
-  if (op->records) op->records->reached = true;
+  if (op->records) {
+    op->records->reached = true;
+    op->records->at = nanoseconds();
+  }
   drop(op->records);
   drop(op->awaits);
   free(op);
@@ -319,6 +329,14 @@ static CUresult event_wait(CUevent e) {
   return CUDA_SUCCESS;
 }
 
+static CUresult event_elapsed(float *ms, CUevent begin, CUevent end) {
+  pthread_mutex_lock(&lock);
+  bool both = begin->last && end->last && begin->last->reached && end->last->reached;
+  if (both) *ms = (float)((double)(end->last->at - begin->last->at) * 1e-6);
+  pthread_mutex_unlock(&lock);
+  return both ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
 // For tests that a wait which is missing is noticed: the process leaves out its wait number DT_EMULATE_DROP_WAIT, from 1;
 // 0: all of them.
 static bool left_out(void) {
@@ -424,6 +442,7 @@ const DtDriver *dt_driver_open(DtError *e) {
       .cuEventDestroy_v2 = event_destroy,
       .cuEventRecord = event_record,
       .cuEventQuery = event_query,
+      .cuEventElapsedTime = event_elapsed,
       .cuEventSynchronize = event_wait,
       .cuLibraryLoadData = load,
       .cuLibraryUnload = unload,

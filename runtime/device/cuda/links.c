@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { POINTS = 8192, MARKS = 4096, LINKS = 1024, SCRATCH = 32 << 20, LANE = 64 };
 _Static_assert(sizeof(ncclUniqueId) == DT_LINK_ID, "an id");
@@ -43,6 +42,9 @@ static struct {
   Mark mark[MARKS];
   int free_mark[MARKS], nmarks, free_marks;
   uint64_t number;
+  // In the stream of kernels, where the thread that posts waits, and behind what it waits for.
+  CUevent *stall;
+  int nstalls, stall_events; // since the last call of `stalled`; that were made
 } links = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 // ---- failures
@@ -135,31 +137,36 @@ static void abort_links(void) {
     if (links.link[i].comm) links.nccl->ncclCommAbort(links.link[i].comm);
 }
 
-// All ranks have ended what they began.
-static void close_links(void) {
+static void destroy_events(CUevent *event, int n) {
+  for (int i = 0; i < n; i++) dt_gpu.driver->cuEventDestroy_v2(event[i]);
+}
+
+// Finalizing needs all members, which may come in another order: all are asked first.
+static void close_links(void (*idle)(void)) {
+  dt_gpu_enter();
+  for (int i = 0; i < links.n; i++) check(links.nccl->ncclCommFinalize(links.link[i].comm), "cannot end a communicator");
   for (int i = 0; i < links.n; i++) {
     DtLink *l = &links.link[i];
-    check(links.nccl->ncclCommFinalize(l->comm), "cannot end a communicator");
-    while (!ready(l, "cannot end a communicator")) usleep(100);
+    while (!ready(l, "cannot end a communicator")) idle();
     check(links.nccl->ncclCommDestroy(l->comm), "cannot end a communicator");
     if (l->stream != links.stream) dt_gpu.driver->cuStreamDestroy_v2(l->stream);
     l->comm = NULL;
   }
-  for (int i = 0; i < links.npoints; i++) dt_gpu.driver->cuEventDestroy_v2(links.point[i]);
-  for (int i = 0; i < links.nmarks; i++) {
-    dt_gpu.driver->cuEventDestroy_v2(links.mark[i].begun);
-    dt_gpu.driver->cuEventDestroy_v2(links.mark[i].ended);
-  }
+  destroy_events(links.point, links.npoints);
+  destroy_events(links.stall, links.stall_events);
+  for (int i = 0; i < links.nmarks; i++) destroy_events((CUevent[]){links.mark[i].begun, links.mark[i].ended}, 2);
   dt_gpu.driver->cuStreamDestroy_v2(links.stream);
   dt_gpu.driver->cuMemFree_v2(dt_gpu_address(links.scratch));
-  links.n = links.npoints = links.free_points = links.nmarks = links.free_marks = 0;
+  free(links.stall);
+  links.stall = NULL;
+  links.n = links.npoints = links.free_points = links.nmarks = links.free_marks = links.nstalls = links.stall_events = 0;
 }
 
 // ---- points and marks
 
-static CUevent make_event(void) {
+static CUevent make_event(unsigned flags) {
   CUevent event;
-  check_cuda(dt_gpu.driver->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "cannot make an event");
+  check_cuda(dt_gpu.driver->cuEventCreate(&event, flags), "cannot make an event");
   return event;
 }
 
@@ -173,7 +180,7 @@ static DtMark point(void) {
   dt_gpu_enter();
   pthread_mutex_lock(&links.lock);
   int made = links.npoints, i = take(links.free_point, &links.free_points, &links.npoints, POINTS);
-  if (i == made) links.point[i] = make_event();
+  if (i == made) links.point[i] = make_event(CU_EVENT_DISABLE_TIMING);
   CUevent event = links.point[i];
   pthread_mutex_unlock(&links.lock);
   check_cuda(dt_gpu.driver->cuEventRecord(event, dt_gpu.stream), "cannot record an event");
@@ -196,7 +203,7 @@ static Mark *mark_at(DtMark m) { return &links.mark[m % MARKS]; }
 static DtMark begin_mark(CUstream s) {
   pthread_mutex_lock(&links.lock);
   int made = links.nmarks, i = take(links.free_mark, &links.free_marks, &links.nmarks, MARKS);
-  if (i == made) links.mark[i] = (Mark){make_event(), make_event(), 0};
+  if (i == made) links.mark[i] = (Mark){make_event(CU_EVENT_DISABLE_TIMING), make_event(CU_EVENT_DISABLE_TIMING), 0};
   pthread_mutex_unlock(&links.lock);
   check_cuda(dt_gpu.driver->cuEventRecord(links.mark[i].begun, s), "cannot record an event");
   return ++links.number * MARKS + (DtMark)i;
@@ -228,12 +235,39 @@ static DtLinkState state(DtMark m) {
   return DT_LINK_ENDED;
 }
 
+static void record_stall(int i) {
+  if (i == links.stall_events) {
+    CUevent *more = realloc(links.stall, (size_t)(i + 1) * 2 * sizeof *more);
+    if (!more) dt_comm_end(DT_EXIT_OS, "no memory to time waits");
+    links.stall = more;
+    for (; links.stall_events <= 2 * i + 1; links.stall_events++) links.stall[links.stall_events] = make_event(0);
+  }
+  check_cuda(dt_gpu.driver->cuEventRecord(links.stall[i], dt_gpu.stream), "cannot record an event");
+}
+
+static void wait(void) {
+  dt_gpu_enter();
+  record_stall(2 * links.nstalls);
+}
+
 static void follow(DtMark m) {
   dt_gpu_enter();
   pthread_mutex_lock(&links.lock); // it does not end, nor begins another, in the meantime
   if (mark_at(m)->number == m / MARKS)
     check_cuda(dt_gpu.driver->cuStreamWaitEvent(dt_gpu.stream, mark_at(m)->ended, 0), "cannot wait for an event");
   pthread_mutex_unlock(&links.lock);
+  record_stall(2 * links.nstalls++ + 1);
+}
+
+static double stalled(void) {
+  double seconds = 0;
+  for (int i = 0; i < links.nstalls; i++) {
+    float ms = 0;
+    check_cuda(dt_gpu.driver->cuEventElapsedTime(&ms, links.stall[2 * i], links.stall[2 * i + 1]), "cannot time a wait");
+    seconds += ms * 1e-3;
+  }
+  links.nstalls = 0;
+  return seconds;
 }
 
 // ---- operations
@@ -482,7 +516,7 @@ static DtMark received(DtLink *l) {
 
 const DtLinks *dt_device_links(void) {
   static const DtLinks gpu = {.open = open_links, .name = name, .make_id = make_id, .join = join, .joined = joined, .point = point,
-                              .run = run, .receive = receive, .received = received, .state = state, .follow = follow,
+                              .run = run, .receive = receive, .received = received, .state = state, .wait = wait, .follow = follow, .stalled = stalled,
                               .failed = failed, .abort = abort_links, .close = close_links};
   return &gpu;
 }
