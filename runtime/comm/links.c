@@ -32,6 +32,7 @@ static struct {
   _Atomic(const DtLinks *) by; // NULL: the host's transport carries out all
   const DtTransport *host;
   DtLink *group[DT_GROUPS];
+  const DtGroup *of[DT_GROUPS]; // that has the link
   uint64_t met[DT_GROUPS]; // operations of the group
   DtLink **to, **from;     // by rank
   Under *under;
@@ -168,9 +169,19 @@ static DtLink *joined(DtLink *l) {
   return l;
 }
 
+// Groups over other axes may have the same members; all of these find the same link then.
+static DtLink *same_members(const DtGroup *g) {
+  for (int i = 0; i < DT_GROUPS; i++)
+    if (links.of[i] && links.of[i]->n == g->n && memcmp(links.of[i]->rank, g->rank, (size_t)g->n * sizeof *g->rank) == 0)
+      return links.group[i];
+  return NULL;
+}
+
 static DtLink *link_of(const DtGroup *g) {
   int32_t id[DT_LINK_ID / 4];
+  if (!links.group[g->id]) links.group[g->id] = same_members(g);
   if (links.group[g->id]) return links.group[g->id];
+  links.of[g->id] = g;
   if (g->me == 0) links.by->make_id(id);
   links.host->run(&(DtOp){.kind = DT_OP_BROADCAST, .type = DT_TYPE_I32, .g = g, .in = id, .out = id, .count = DT_LINK_ID / 4,
                           .micro = -1, .note = {"the link of a group", -1, NULL}, .control = true});

@@ -204,7 +204,7 @@ static bool begin(Batch *b) {
   for (int i = 0; i < b->n; i++) {
     Call *x = &b->call[i];
     x->at = at;
-    memcpy(c->outbox + (size_t)c->me * OUTBOX + at, x->in, bytes_in(c, x));
+    if (bytes_in(c, x)) memcpy(c->outbox + (size_t)c->me * OUTBOX + at, x->in, bytes_in(c, x));
     at += (bytes_in(c, x) + 63) / 64 * 64;
     mine->call[i] = *x;
   }
