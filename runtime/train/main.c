@@ -378,8 +378,10 @@ int dt_main(const DtProgram *p, int argc, char **argv) {
   } else {
     bool exact = a.r.o.reduce && strcmp(a.r.o.reduce, "exact") == 0;
     dt_device_open(p, (int)a.r.o.threads, dt_world.local_rank, dt_world.local_size, &e);
-    if (!dt_agree_on(&e) && !dt_devices_compare(&a.r, &e)) dt_comm_link(exact, &e);
-    if (!dt_agree_on(&e)) run(&a, &e);
+    if (!dt_agree_on(&e) && !dt_devices_compare(&a.r, &e)) {
+      dt_comm_link(exact, &e);
+      if (!dt_agree_on(&e)) run(&a, &e);
+    }
   }
   return finish(&a, &e);
 }
