@@ -55,7 +55,7 @@ static ReductionOrder order(const Module *m, Str arch, int64_t along) {
 }
 
 static int64_t device(DtDeviceLimits *limits, const DtProgram *p) {
-  *limits = (DtDeviceLimits){.map_bytes = DT_WINDOW, .squares_block = DT_SQUARES_BLOCK};
+  *limits = (DtDeviceLimits){.map_bytes = DT_WINDOW, .squares_block = DT_SQUARES_BLOCK, .exchange = DT_EXCHANGE};
   return p->scratch_bytes + DT_NUMBERS_BYTES;
 }
 

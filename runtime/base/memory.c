@@ -37,7 +37,7 @@ DtMemory dt_memory(const DtStages *s, int stage, const DtProgram *p, const DtCut
   if (walk) m.pipeline = dt_walk_bytes(walk);
   m.tied = size * dt_tie_count(s, stage, cut->grads ? cut->owners : 1);
   m.scratch = host.work;
-  m.exchange = host.exchange;
+  m.exchange = host.exchange ? host.exchange + host.limits->exchange : 0;
   m.total = m.params + m.masters + m.grads + m.moments + m.gathered + m.reducing + m.buckets + m.frame +
             m.batches + m.norm + m.collected + m.pipeline + m.tied + m.scratch + m.exchange;
   return m;
@@ -144,7 +144,8 @@ int dt_memory_allocate(DtRun *r, bool training, DtError *e) {
 static void tell_exchange(FILE *f) {
   if (dt_exchange_bytes())
     fprintf(f, ",\n{\"name\":\"exchange\",\"planned\":%lld,\"used\":%lld}",
-            (long long)dt_exchange_bytes(), (long long)dt_exchange_used());
+            (long long)(dt_exchange_bytes() + dt_device_limits()->exchange),
+            (long long)(dt_exchange_used() + dt_device_limits()->exchange));
 }
 
 // Planned and used bytes, as JSON.

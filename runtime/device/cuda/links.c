@@ -6,13 +6,14 @@
 
 #include "runtime/device/cuda/gpu.h"
 #include "runtime/device/cuda/nccl.h"
+#include "runtime/device/cuda/sizes.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { POINTS = 8192, MARKS = 4096, LINKS = 1024, SCRATCH = 32 << 20, LANE = 64 };
+enum { POINTS = 8192, MARKS = 4096, LINKS = 1024, SCRATCH = DT_EXCHANGE, LANE = 64 };
 _Static_assert(sizeof(ncclUniqueId) == DT_LINK_ID, "an id");
 
 struct DtLink {
