@@ -290,13 +290,8 @@ static int combine_flight(const Options *o) {
   return 0;
 }
 
-// On GPUs a program runs as one rank in this version.
 static int combine_target(const Options *o) {
-  bool cuda = !strcmp(o->target->name, "cuda");
-  if (o->emulate && !cuda) return usage("--emulate is for --target cuda");
-  if (cuda && !o->emulate && (o->tp | o->pp | o->cp | o->dp) > 1 && !o->interpret && !o->report && !o->emit && !o->check)
-    return usage("--target cuda: this version runs a program on one GPU; --tp, --pp, --cp and --dp need --emulate or --target cpu");
-  return 0;
+  return o->emulate && strcmp(o->target->name, "cuda") ? usage("--emulate is for --target cuda") : 0;
 }
 
 // What one option means for another.

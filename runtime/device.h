@@ -19,7 +19,6 @@
 typedef struct DtDeviceLimits {
   int64_t map_bytes;     // that dt_device_map shows the host at a time, at least
   int64_t squares_block; // elements whose squares have one partial sum
-  int ranks;             // that a run may have, at most
   int64_t exchange;      // bytes of the device that exchanging arrays takes, where there are several ranks
   const char *reduces;   // how ranks take sums but for --reduce exact, "nccl"; NULL: always in the order of ranks
 } DtDeviceLimits;

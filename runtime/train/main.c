@@ -370,18 +370,11 @@ int dt_main(const DtProgram *p, int argc, char **argv) {
     return status;
   }
   a.first = dt_world.rank == 0;
-  if (dt_world.size > dt_device_limits()->ranks) {
-    e.status = DT_EXIT_MISFIT; // of all of them, and one says why
-    if (a.first)
-      dt_fail(&e, DT_EXIT_MISFIT, "the program was started as %d ranks; on this target a run has %d", dt_world.size,
-              dt_device_limits()->ranks);
-  } else {
-    bool exact = a.r.o.reduce && strcmp(a.r.o.reduce, "exact") == 0;
-    dt_device_open(p, (int)a.r.o.threads, dt_world.local_rank, dt_world.local_size, &e);
-    if (!dt_agree_on(&e) && !dt_devices_compare(&a.r, &e)) {
-      dt_comm_link(exact, &e);
-      if (!dt_agree_on(&e)) run(&a, &e);
-    }
+  bool exact = a.r.o.reduce && strcmp(a.r.o.reduce, "exact") == 0;
+  dt_device_open(p, (int)a.r.o.threads, dt_world.local_rank, dt_world.local_size, &e);
+  if (!dt_agree_on(&e) && !dt_devices_compare(&a.r, &e)) {
+    dt_comm_link(exact, &e);
+    if (!dt_agree_on(&e)) run(&a, &e);
   }
   return finish(&a, &e);
 }

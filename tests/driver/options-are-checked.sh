@@ -75,8 +75,6 @@ expect 2 "$DTC" x.dt --report --dp 4 --zero-group 3
 says "does not divide" err.txt
 expect 2 "$DTC" x.dt --target gpu
 says "target gpu: expected cpu or cuda" err.txt
-expect 2 "$DTC" x.dt --target cuda --tp 2
-says "runs a program on one GPU.* need --emulate" err.txt
 expect 2 "$DTC" x.dt --emulate
 says "emulate is for --target cuda" err.txt
 expect 2 "$DTC" x.dt --reduce-dtype fp16

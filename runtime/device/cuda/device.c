@@ -16,8 +16,7 @@ DtGpu dt_gpu;
 enum { WINDOW = DT_WINDOW, SLACK = 256, NUMBERS = DT_NUMBERS };
 
 const DtDeviceLimits *dt_device_limits(void) {
-  static DtDeviceLimits limits = {.map_bytes = WINDOW, .squares_block = DT_SQUARES_BLOCK, .exchange = DT_EXCHANGE, .reduces = "nccl"};
-  limits.ranks = dt_driver_ranks;
+  static const DtDeviceLimits limits = {.map_bytes = WINDOW, .squares_block = DT_SQUARES_BLOCK, .exchange = DT_EXCHANGE, .reduces = "nccl"};
   return &limits;
 }
 

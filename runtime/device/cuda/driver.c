@@ -12,7 +12,6 @@ const char *dt_import(void *library, const DtImport *function, size_t n, void *t
   return NULL;
 }
 
-const int dt_driver_ranks = 1;
 const bool dt_driver_on_host = false;
 
 const DtDriver *dt_driver_open(DtError *e) {

@@ -110,8 +110,6 @@ typedef struct DtImport {
 } DtImport;
 const char *dt_import(void *library, const DtImport *function, size_t n, void *to);
 
-// Ranks that a run may have.
-extern const int dt_driver_ranks;
 // Whether the memory of all devices is that of the host.
 extern const bool dt_driver_on_host;
 

@@ -406,7 +406,6 @@ void dt_emulate_open(int64_t scratch) {
   if (dt_device_work_open(&program, &e)) dt_report(&e), exit(e.status);
 }
 
-const int dt_driver_ranks = INT32_MAX;
 const bool dt_driver_on_host = true;
 
 const DtDriver *dt_driver_open(DtError *e) {
