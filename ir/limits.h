@@ -61,6 +61,9 @@
   X(product_sum, 1, MOST_LIMIT, "its terms")                                                       \
   X(product_work, 1, MOST_LIMIT, "its multiplications")                                            \
   X(product_loops, 0, 4, "loops around a matrix product")                                          \
+  /* codegen/lower/epilogue.c */                                                                   \
+  X(plus_points, 0, MOST_LIMIT, "elements of a product that adds a residual to its sums")          \
+  X(act_points, 0, MOST_LIMIT, "elements of a product that applies a function to its sums")        \
   /* codegen/lower/scan.c */                                                                       \
   X(scan_extent, 2, MOST_LIMIT, "elements of a running sum that is one pass")                      \
   /* what one kernel holds: codegen/lower/join.c, nest.c */                                        \

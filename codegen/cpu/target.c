@@ -11,6 +11,10 @@ static int64_t device(DtDeviceLimits *limits, const DtProgram *p) {
 
 static const char *const forms[] = {"llvm", "asm", NULL};
 
+static bool takes_product(const Module *m, const Fn *f, const GemmPlan *g) {
+  return g->act == ACT_NONE && product_types_fit(m, f, g);
+}
+
 const Target cpu_target = {
     .name = "cpu",
     .limits =
@@ -37,6 +41,8 @@ const Target cpu_target = {
             .product_sum = 4,
             .product_work = 4096,
             .product_loops = 4,
+            .plus_points = MOST_LIMIT,
+            .act_points = MOST_LIMIT,
             .scan_extent = 64,
             .kernel_statements = 40,
             .nest_statements = 48,
@@ -55,7 +61,7 @@ const Target cpu_target = {
         },
     .alignment = 64, // a cache line, and the longest vector
     .stores = stores,
-    .takes_product = product_types_fit,
+    .takes_product = takes_product,
     .takes_scan = scan_type_fits,
     .takes_intrinsic = cpu_takes_attention,
     .scratch = cpu_scratch,

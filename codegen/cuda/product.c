@@ -104,11 +104,21 @@ static bool is_dense(int64_t rows, int64_t columns, int64_t row, int64_t column)
   return (column == 1 && (row >= columns || rows == 1)) || (row == 1 && (column >= rows || columns == 1));
 }
 
+// The library adds C before the bias, and takes it and the kept sum in D's type; the kept sum's rows are of a multiple of
+// 8 elements.
+static bool takes_epilogue(const Fn *f, const GemmPlan *g, Dtype result) {
+  if (g->plus != NONE && f->value.at[g->plus].type != result) return false;
+  if (g->plus != NONE && g->bias != NONE && !g->plus_first) return false;
+  if (g->act == ACT_NONE) return true;
+  return result != DT_F64 && (g->kept == NONE || (f->value.at[g->kept].type == result && g->n % 8 == 0));
+}
+
 bool cuda_library_takes(const Fn *f, const GemmPlan *g) {
   Dtype operand = f->value.at[g->a].type, result = f->value.at[g->c].type;
   bool bias = g->bias != NONE;
   if (f->value.at[g->b].type != operand || (result != operand && !(is_half(operand) && result == DT_F32))) return false;
   if (bias && (f->value.at[g->bias].type != result || operand == DT_F64)) return false;
+  if (!takes_epilogue(f, g, result)) return false;
   if (!is_dense(g->m, g->k, g->a_row, g->a_col) || !is_dense(g->k, g->n, g->b_row, g->b_col)) return false;
   if (g->m > INT32_MAX || g->n > INT32_MAX || g->k > INT32_MAX || g->c_row < g->n) return false;
   for (uint32_t i = 0; i < g->nbatch; i++) // products that are added up are rounded one by one

@@ -8,13 +8,15 @@
 
 static bool stores(Dtype t) { return t != DT_REAL; }
 
-// A kernel computes products of strides that cuBLASLt does not take. The library's product and the bias apart are better
-// than both by a kernel.
+// A kernel computes products of strides that cuBLASLt does not take, with a bias at most. The library's product and the
+// rest apart are better than both by a kernel.
 static bool takes_product(const Module *m, const Fn *f, const GemmPlan *g) {
   GemmPlan alone = *g;
-  alone.bias = NONE;
+  alone.bias = alone.plus = alone.kept = NONE;
+  alone.act = ACT_NONE;
   if (!product_types_fit(m, f, g)) return false;
-  return !cuda_library_takes(f, &alone) || cuda_library_takes(f, g);
+  if (cuda_library_takes(f, &alone)) return cuda_library_takes(f, g);
+  return g->plus == NONE && g->act == ACT_NONE;
 }
 
 bool cuda_uses_library(const Plan *p) {
@@ -91,6 +93,8 @@ const Target cuda_target = {
             .product_sum = 4,
             .product_work = 4096,
             .product_loops = 4,
+            .plus_points = 0,
+            .act_points = 0,
             .scan_extent = 64,
             .kernel_statements = 40,
             .nest_statements = 48,

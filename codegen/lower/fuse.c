@@ -87,6 +87,8 @@ static Kernel library_kernel(Fuse *u, const Group *g) {
   const Stmt *s = &u->f->stmt.at[k.stmt.at[0]];
   double elements = (double)(p->m * p->k + p->k * p->n + p->m * p->n * (p->accumulate ? 2 : 1));
   k.bytes = batch * elements * dtype_size(u->f->value.at[s->lhs].type);
+  if (p->plus != NONE) k.bytes += (double)(p->m * p->n) * dtype_size(u->f->value.at[p->plus].type);
+  if (p->kept != NONE) k.bytes += (double)(p->m * p->n) * dtype_size(u->f->value.at[p->kept].type);
   return k;
 }
 
@@ -134,7 +136,7 @@ static void plan_function(Plan *p, Id id) {
   for (uint32_t i = 0; i < u.f->alias.n; i++) u.alias[u.f->result.at[i]] = u.f->alias.at[i];
   bool *skip = NEWN(m->arena, bool, u.f->stmt.n);
   fuse_layouts(&u, skip);
-  fuse_biases(&u, skip);
+  fuse_epilogues(&u, skip);
   fuse_groups(&u, skip);
   bool *outside = outside_values(&u);
   for (uint32_t i = 0; i < u.group.n; i++) {

@@ -22,12 +22,13 @@ typedef struct Group {
   ScanPlan scan;
 } Group;
 
-// The statement that adds a bias to a product, and the bias; stmt NONE: there is none.
-typedef struct BiasOf {
-  uint32_t stmt;
-  Id value;
-  int64_t offset;
-} BiasOf;
+// What a product's kernel computes from the sum: statements after the product, in the order of match_epilogue, and the
+// plan with them. n 0: nothing.
+typedef struct Epilogue {
+  Id stmt[EPILOGUE_STMTS];
+  uint32_t n;
+  GemmPlan gemm;
+} Epilogue;
 
 typedef struct Fuse {
   Module *m;
@@ -36,7 +37,7 @@ typedef struct Fuse {
   VEC(Group) group;
   Id *alias; // for each value: the argument whose storage it takes over, or NONE
   bool *pieces; // accumulators whose every += may store: together they write each element once
-  BiasOf *bias; // for each statement, if it is a product
+  Epilogue *epilogue; // for each statement, if it is a product
 } Fuse;
 
 // view.c: layouts, renaming statements as views (marks those statements in `skip`)
@@ -46,8 +47,8 @@ bool view_is_piece(const Module *m, Id e, Id *read, int64_t *constant, uint32_t 
 // An accumulator that its += statements write piece by piece, each element once: all may just store.
 bool view_in_pieces(const Fuse *u, Id value);
 
-// bias.c: products that a bias is added to; marks what adds it in `skip`
-void fuse_biases(Fuse *u, bool *skip);
+// epilogue.c: what products' kernels compute from the sum; marks those statements in `skip`
+void fuse_epilogues(Fuse *u, bool *skip);
 // One element of the bias for each column of the product that s adds it to: with the left side's address, the bias's
 // moves along the columns and stands still along the rows.
 bool fuse_along_columns(const Stmt *s, const Affine *y, const Affine *bias, int64_t columns);

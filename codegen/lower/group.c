@@ -191,11 +191,10 @@ static void add_stmt(Fuse *u, Id *first, uint32_t stmt) {
     if (init) group->scan.add = false;
   }
   PUSH(u->m->arena, group->member, x);
-  const BiasOf *bias = &u->bias[stmt];
-  if (!product || bias->stmt == NONE) return;
-  group->gemm.bias = bias->value;
-  group->gemm.bias_offset = bias->offset;
-  PUSH(u->m->arena, group->member, (Member){.stmt = bias->stmt});
+  const Epilogue *e = &u->epilogue[stmt];
+  if (!product || !e->n) return;
+  group->gemm = e->gemm;
+  for (uint32_t i = 0; i < e->n; i++) PUSH(u->m->arena, group->member, (Member){.stmt = e->stmt[i]});
 }
 
 void fuse_groups(Fuse *u, const bool *skip) {

@@ -28,7 +28,11 @@ typedef enum KernelKind {
   K_WAIT // waits for one: its result may be read, its operand be overwritten
 } KernelKind;
 
-// C = beta * C + A * B in strides, outer batch loops included
+// A function that a product's kernel applies to the sum (codegen/lower/epilogue.c).
+typedef enum GemmAct { ACT_NONE, ACT_GELU /* by tanh */, NACT } GemmAct;
+enum { EPILOGUE_STMTS = 5 }; // the product, a bias, a residual, a copy of the sum and a function of it
+
+// C = beta * C + A * B in strides, outer batch loops included; or C = act(A * B + bias + plus)
 typedef struct GemmPlan {
   Id a, b, c; // values (views resolved to buffers by Layout)
   int64_t a_offset, b_offset, c_offset; // elements from the buffer's start
@@ -36,8 +40,13 @@ typedef struct GemmPlan {
   uint32_t nbatch;
   struct { int64_t count, a, b, c; } batch[4];
   bool accumulate; // C += (beta 1)
-  Id bias; // one for each column, added to C when the product is done; NONE: nothing is
-  int64_t bias_offset;
+  // Of a product of sizes m, n and k alone, whose C is tight. NONE: there is none
+  Id bias; // one for each column
+  Id plus; // one for each element of C, in its order
+  Id kept; // where the sum is stored before `act`
+  int64_t bias_offset, plus_offset;
+  bool plus_first; // added before the bias
+  GemmAct act;
 } GemmPlan;
 
 // y (= | +=) running sums of x
@@ -169,8 +178,14 @@ bool pass_plan(Module *m); // address, callee_frame and frame_bytes
 Plan *plan_lower(Module *m);
 // True if the statement is a matrix product that the target's library takes, and worth it; fills *g.
 bool match_gemm(const Module *m, const Fn *f, const Layout *layout, const Stmt *s, GemmPlan *g);
+// Whether statements are a product, whose plan alone *g is, and what its kernel computes from the sum; fills in the rest
+// of *g. stored: the sum before the function, or its copy, is in memory; NONE: the copy, if there is one.
+bool match_epilogue(const Module *m, const Fn *f, const Layout *l, const Id *stmt, uint32_t n, Id stored, GemmPlan *g);
+// Whether the value is a sum that the product's kernel stores nowhere, or some of it; its layout is in C.
+bool is_unstored_sum(const Module *m, const Fn *f, const Layout *l, const Kernel *k, Id value);
 // For targets that ask no more of a product's types, Target.takes_product: all are the type that is computed in; or
-// operands are of one 16-bit type, the result of that or float, and so is the bias, or of any 16-bit type.
+// operands are of one 16-bit type, the result of that or float, and so are bias, residual and the kept sum, or of any
+// 16-bit type.
 bool product_types_fit(const Module *m, const Fn *f, const GemmPlan *g);
 // And of a running sum's, Target.takes_scan: ints, or the type that is computed in.
 bool scan_type_fits(const Module *m, Dtype t);

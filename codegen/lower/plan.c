@@ -121,6 +121,8 @@ void kernel_touch(const Plan *p, Id fn, const Kernel *k, TouchVisit *visit, void
     visit(layout[k->gemm.a].buffer, false, ctx);
     visit(layout[k->gemm.b].buffer, false, ctx);
     if (k->gemm.bias != NONE) visit(layout[k->gemm.bias].buffer, false, ctx);
+    if (k->gemm.plus != NONE) visit(layout[k->gemm.plus].buffer, false, ctx);
+    if (k->gemm.kept != NONE) visit(layout[k->gemm.kept].buffer, true, ctx);
     visit(layout[k->gemm.c].buffer, true, ctx);
     return;
   case K_COLL:

@@ -189,6 +189,8 @@ bool match_gemm(const Module *m, const Fn *f, const Layout *layout, const Stmt *
       .c_offset = p.c.base,
       .accumulate = s->acc,
       .bias = NONE,
+      .plus = NONE,
+      .kept = NONE,
   };
   for (int k = 0; k < NCLASS; k++) merge(&p.of[k]);
   Dim column;
@@ -213,7 +215,11 @@ bool product_types_fit(const Module *m, const Fn *f, const GemmPlan *g) {
   Dtype a = f->value.at[g->a].type, b = f->value.at[g->b].type, c = f->value.at[g->c].type;
   if (a != b || (m->compute != DT_F32 && m->compute != DT_F64)) return false;
   if (is_half(a) ? m->compute != DT_F32 || (c != a && c != DT_F32) : a != m->compute || c != a) return false;
-  if (g->bias == NONE) return true;
-  Dtype bias = f->value.at[g->bias].type;
-  return bias == m->compute || (is_half(bias) && is_half(a));
+  const Id term[] = {g->bias, g->plus, g->kept};
+  for (int i = 0; i < 3; i++) {
+    if (term[i] == NONE) continue;
+    Dtype t = f->value.at[term[i]].type;
+    if (t != m->compute && !(is_half(t) && is_half(a))) return false;
+  }
+  return true;
 }

@@ -10,6 +10,7 @@ const char *const level_name[NLEVEL] = {"fuse", "overlap", "plan"};
 const char *const kernel_word[NKERNEL_WORD] = {
     [K_LOOPS] = "loops", [K_GEMM] = "product", [K_SCAN] = "scan", [K_INTRINSIC] = "intrinsic",
     [K_CALL] = "call", [K_COLL] = "post", [K_WAIT] = "wait", [FILL_WORD] = "fill"};
+const char *const act_word[NACT] = {[ACT_NONE] = "none", [ACT_GELU] = "gelu"};
 
 typedef struct Text {
   const Module *m;
@@ -230,6 +231,24 @@ static void put_operand(Text *t, const char *word, Id v, int64_t offset) {
   buf_printf(t->b, " + %lld", (long long)offset);
 }
 
+static void put_term(Text *t, const char *word, Id v, int64_t offset) {
+  if (v == NONE) return;
+  put_operand(t, word, v, offset);
+  put(t, "\n");
+}
+
+static void put_epilogue(Text *t, const GemmPlan *g) {
+  if (g->plus_first) put_term(t, "plus", g->plus, g->plus_offset);
+  put_term(t, "bias", g->bias, g->bias_offset);
+  if (!g->plus_first) put_term(t, "plus", g->plus, g->plus_offset);
+  if (g->kept != NONE) {
+    put(t, "    keep ");
+    put_value(t, g->kept);
+    put(t, "\n");
+  }
+  if (g->act != ACT_NONE) buf_printf(t->b, "    act %s\n", act_word[g->act]);
+}
+
 static void put_product(Text *t) {
   const GemmPlan *g = &t->k->gemm;
   put_stmts(t);
@@ -240,10 +259,7 @@ static void put_product(Text *t) {
   buf_printf(t->b, " by %lld, %lld\n", (long long)g->b_row, (long long)g->b_col);
   put_operand(t, g->accumulate ? "add c" : "c", g->c, g->c_offset);
   buf_printf(t->b, " by %lld\n", (long long)g->c_row);
-  if (g->bias != NONE) {
-    put_operand(t, "bias", g->bias, g->bias_offset);
-    put(t, "\n");
-  }
+  put_epilogue(t, g);
   for (uint32_t i = 0; i < g->nbatch; i++)
     buf_printf(t->b, "    loop %lld: %lld, %lld, %lld\n", (long long)g->batch[i].count, (long long)g->batch[i].a,
                (long long)g->batch[i].b, (long long)g->batch[i].c);

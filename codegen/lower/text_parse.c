@@ -297,6 +297,15 @@ static bool product_size(Parser *p, GemmPlan *g) {
          p_extent(p, &g->k);
 }
 
+static bool function_of_sum(Parser *p, GemmPlan *g) {
+  for (int i = ACT_NONE + 1; i < NACT; i++)
+    if (accept_word(p, act_word[i])) {
+      g->act = (GemmAct)i;
+      return true;
+    }
+  return p_fail(p, tok(p), "expected a function of the sum, found %s", token_text(p->a, tok(p)));
+}
+
 static bool product_field(Parser *p, GemmPlan *g, bool *mine) {
   int64_t by[2];
   *mine = true;
@@ -317,6 +326,12 @@ static bool product_field(Parser *p, GemmPlan *g, bool *mine) {
     return strided(p, &g->c, &g->c_offset, &g->c_row, 1);
   }
   if (accept_word(p, "bias")) return place(p, &g->bias, &g->bias_offset);
+  if (accept_word(p, "plus")) {
+    g->plus_first = g->bias == NONE;
+    return place(p, &g->plus, &g->plus_offset);
+  }
+  if (accept_word(p, "keep")) return value(p, &g->kept);
+  if (accept_word(p, "act")) return function_of_sum(p, g);
   if (accept_word(p, "loop")) return loop_around(p, g);
   return *mine = false;
 }
@@ -371,15 +386,21 @@ static int by_number(const void *x, const void *y) {
   return a < b ? -1 : a > b;
 }
 
-static bool is_of_kind(const LevelParser *x, StmtKind one, StmtKind other) {
-  StmtKind k = x->f->stmt.at[x->k.stmt.at[0]].kind;
-  return k == one || k == other;
+static bool are_of_kind(const LevelParser *x, StmtKind one, StmtKind other) {
+  for (uint32_t i = 0; i < x->k.stmt.n; i++) {
+    StmtKind k = x->f->stmt.at[x->k.stmt.at[i]].kind;
+    if (k != one && k != other) return false;
+  }
+  return true;
 }
 
 // What a kernel of each kind must have.
 static bool complete(Parser *p, LevelParser *x, const Token *t) {
   Kernel *k = &x->k;
-  uint32_t most = k->kind == K_GEMM && k->gemm.bias != NONE ? 2 : 1;
+  const GemmPlan *g = &k->gemm;
+  uint32_t terms = (g->bias != NONE) + (g->plus != NONE) + (g->act != ACT_NONE);
+  // A sum that is kept is a statement of the sum, or a copy.
+  uint32_t least = k->kind == K_GEMM ? 1 + terms : 1, most = least + (k->kind == K_GEMM && g->kept != NONE);
   switch (k->kind) {
   case K_LOOPS:
     if (k->chunk < 1) return p_fail(p, t, "this kernel has no `task`");
@@ -397,10 +418,10 @@ static bool complete(Parser *p, LevelParser *x, const Token *t) {
     break;
   default: break;
   }
-  if (k->stmt.n != most) return p_fail(p, t, "this kernel has %u statements, not %u", most, k->stmt.n);
+  if (k->stmt.n < least || k->stmt.n > most)
+    return p_fail(p, t, "this kernel has %u statements, not %u", least, k->stmt.n);
   bool call = k->kind == K_CALL || k->kind == K_INTRINSIC, coll = k->kind == K_COLL || k->kind == K_WAIT;
-  if (!is_of_kind(x, call ? ST_CALL : coll ? ST_COLL : ST_COMP, call ? ST_REPEAT : coll ? ST_COLL : ST_COMP) ||
-      (most == 2 && x->f->stmt.at[k->stmt.at[1]].kind != ST_COMP))
+  if (!are_of_kind(x, call ? ST_CALL : coll ? ST_COLL : ST_COMP, call ? ST_REPEAT : coll ? ST_COLL : ST_COMP))
     return p_fail(p, t, "this kernel is of another kind than its statement");
   if (x->p->level == LEVEL_PLAN && call && x->frame < 0) return p_fail(p, t, "this kernel has no `frame`");
   return call || x->frame < 0 || p_fail(p, t, "only calls have a `frame`");
@@ -415,7 +436,7 @@ static bool kernel(Parser *p, LevelParser *x) {
     return p_fail(p, t, "expected storage or a kernel, found %s", token_text(p->a, t));
   next(p);
   x->k = (Kernel){.kind = word == FILL_WORD ? K_LOOPS : (KernelKind)word, .fill = NONE, .bytes = 0};
-  x->k.gemm = (GemmPlan){.a = NONE, .b = NONE, .c = NONE, .bias = NONE};
+  x->k.gemm = (GemmPlan){.a = NONE, .b = NONE, .c = NONE, .bias = NONE, .plus = NONE, .kept = NONE};
   x->k.scan = (ScanPlan){.from = NONE, .to = NONE};
   x->frame = -1;
   if (word == K_LOOPS) x->k.loops = NEW(p->a, Loops);

@@ -8,6 +8,9 @@
 enum { FILL_WORD = K_WAIT + 1, NKERNEL_WORD };
 extern const char *const kernel_word[NKERNEL_WORD];
 
+// The functions of sums.
+extern const char *const act_word[NACT];
+
 // For each value of the function, whether its text mentions it: others are not printed.
 bool *lowered_mentions(const Module *m, const Fn *f);
 

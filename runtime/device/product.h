@@ -2,9 +2,13 @@
 #ifndef DTC_RUNTIME_PRODUCT_H
 #define DTC_RUNTIME_PRODUCT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "runtime/program.h"
+
+// A function of the sum: 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
+typedef enum { DT_ACT_NONE, DT_ACT_GELU } DtAct;
 
 // All strides are in elements and may be anything, zero and negative included; a matrix whose row
 // or column stride is 1 is fastest. C's columns are contiguous, and no two elements of C overlap.
@@ -18,7 +22,16 @@ typedef struct {
     int64_t count;
     int64_t a, b, c; // strides of the three operands
   } batch[4];        // c == 0 with count > 1: the products are added up, in order
-  DtType operand, result, bias; // of 16-bit operands: the types of A and B, of C and of the bias
+  DtType operand, result, bias, plus; // of 16-bit operands: the types of A and B, of C, of the bias and of the residual
+  bool plus_first; // added before the bias
+  DtAct act;
 } DtGemm;
+
+// Further arguments of a product: C = act(A * B + bias[n] + plus[m, n]). Each may be NULL. `plus` is in the order of C,
+// and so is `kept`, where the sum before `act` goes; it is of C's type.
+typedef struct {
+  const void *bias, *plus;
+  void *kept;
+} DtEpilogue;
 
 #endif

@@ -1,5 +1,5 @@
 // Every function of programs/*.ir, compiled and run, gives what the interpreter gives: on small
-// integers exactly.
+// integers exactly. A file that begins with `# limits NAME=VALUE,..` is compiled with these.
 #include <dirent.h>
 #include <stdlib.h>
 
@@ -16,9 +16,20 @@ static bool is_exact(const Module *m) {
   return true;
 }
 
+static const char *limits_of(Arena *a, const char *path) {
+  static const char word[] = "# limits ";
+  char line[1000] = "";
+  FILE *f = fopen(path, "r");
+  if (f && !fgets(line, sizeof line, f)) *line = 0;
+  if (f) fclose(f);
+  line[strcspn(line, "\n")] = 0;
+  return strncmp(line, word, strlen(word)) ? NULL : arena_printf(a, "%s", line + strlen(word));
+}
+
 static bool run_file(const char *path) {
   Arena *a = arena_new();
   Module *m = harness_parse(a, path);
+  harness_limits = limits_of(a, path);
   bool ok = m;
   for (Id f = 0; m && f < m->fn.n; f++) {
     bool exact = !is_exact(m) || harness_run(m, f, true), close = harness_run(m, f, false);

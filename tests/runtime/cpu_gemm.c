@@ -221,25 +221,40 @@ static void check_strides(void) {
   check(&g, 0, "empty sum");
 }
 
-// With a bias: the bits of the product, and then of the addition.
-static void check_bias_of(const DtGemm *g, const char *name) {
+// With a bias or a residual, or both in either order: the bits of the product, and then of each addition.
+static void check_then_of(const DtGemm *shape, bool has_bias, bool has_plus, bool plus_first, const char *name) {
+  DtGemm copy = *shape, *g = &copy;
+  g->plus_first = plus_first;
   int64_t na = extent_of(g, 'a'), nb = extent_of(g, 'b'), nc = extent_of(g, 'c');
   float *a = malloc((size_t)na * sizeof *a), *b = malloc((size_t)nb * sizeof *b),
-        *bias = malloc((size_t)g->n * sizeof *bias);
-  float *plain = calloc((size_t)nc, sizeof *plain), *biased = calloc((size_t)nc, sizeof *biased);
+        *bias = calloc((size_t)g->n, sizeof *bias), *plus = malloc((size_t)nc * sizeof *plus);
+  float *plain = calloc((size_t)nc, sizeof *plain), *whole = calloc((size_t)nc, sizeof *whole);
   for (int64_t i = 0; i < na; i++) a[i] = (float)random_unit();
   for (int64_t i = 0; i < nb; i++) b[i] = (float)random_unit();
   for (int64_t i = 0; i < g->n; i++) bias[i] = (float)random_unit();
+  for (int64_t i = 0; i < nc; i++) plus[i] = (float)random_unit();
   if (dt_scratch_plan((size_t)dt_gemm_scratch(g->m, g->n, g->k, false))) abort();
   dt_gemm_f32(g, a, b, plain, 0);
-  dt_gemm_bias_f32(g, a, b, bias, biased);
+  dt_gemm_then_f32(g, a, b, whole, &(DtEpilogue){.bias = has_bias ? bias : NULL, .plus = has_plus ? plus : NULL});
   for (int64_t i = 0; i < g->m; i++)
-    for (int64_t j = 0; j < g->n; j++) plain[i * g->c_row + j] += bias[j];
-  if (memcmp(plain, biased, (size_t)nc * sizeof *plain) != 0) {
-    printf("%s: the bias is not added once to the product\n", name);
+    for (int64_t j = 0; j < g->n; j++) {
+      float *v = plain + i * g->c_row + j;
+      if (has_plus && plus_first) *v += plus[i * g->c_row + j];
+      if (has_bias) *v += bias[j];
+      if (has_plus && !plus_first) *v += plus[i * g->c_row + j];
+    }
+  if (memcmp(plain, whole, (size_t)nc * sizeof *plain) != 0) {
+    printf("%s: bias %d and residual %d are not each added once to the product\n", name, has_bias, has_plus);
     failures++;
   }
-  free(a), free(b), free(bias), free(plain), free(biased);
+  free(a), free(b), free(bias), free(plus), free(plain), free(whole);
+}
+
+static void check_bias_of(const DtGemm *g, const char *name) {
+  check_then_of(g, true, false, false, name);
+  check_then_of(g, false, true, true, name);
+  check_then_of(g, true, true, false, name);
+  check_then_of(g, true, true, true, name);
 }
 
 static void check_bias(void) {
@@ -258,38 +273,44 @@ static void check_bias(void) {
          bias[2] = {0.5, 7}, c[6];
   DtGemm h = plain(3, 2, 4, "NN");
   if (dt_scratch_plan((size_t)dt_gemm_scratch(h.m, h.n, h.k, true))) abort();
-  dt_gemm_bias_f64(&h, a, b, bias, c);
+  dt_gemm_then_f64(&h, a, b, c, &(DtEpilogue){.bias = bias});
   if (c[0] != 17.5 || c[5] != 72) {
     printf("fp64 with a bias: %g %g\n", c[0], c[5]);
     failures++;
   }
 }
 
-// 16-bit operands: the bits of the product of the same numbers in float by our own kernel, the bias added,
+// 16-bit operands: the bits of the product of the same numbers in float by our own kernel, bias and residual added,
 // rounded once where C has 16 bits; on any number of threads.
-static void check_half_of(const DtGemm *shape, DtType operand, DtType result, DtType bias_type,
+static void check_half_of(const DtGemm *as, DtType operand, DtType result, DtType bias_type,
                           float beta, const char *name) {
-  DtGemm g = *shape;
+  DtGemm g = *as;
+  g.plus_first = g.n % 2;
+  DtGemm alone = g, *shape = &alone;
   int64_t na = extent_of(&g, 'a'), nb = extent_of(&g, 'b'), nc = extent_of(&g, 'c');
-  g.operand = operand, g.result = result, g.bias = bias_type;
+  g.operand = operand, g.result = result, g.bias = g.plus = bias_type;
   size_t size = result == DT_TYPE_F32 ? 4 : 2;
   float *fa = malloc((size_t)na * 4), *fb = malloc((size_t)nb * 4), *fc = malloc((size_t)nc * 4),
-        *fbias = malloc((size_t)g.n * 4);
+        *fbias = malloc((size_t)g.n * 4), *fplus = malloc((size_t)nc * 4);
   void *a = malloc((size_t)na * 2), *b = malloc((size_t)nb * 2), *start = malloc((size_t)nc * 4),
-       *c = malloc((size_t)nc * 4), *want = malloc((size_t)nc * 4), *bias = malloc((size_t)g.n * 4);
+       *c = malloc((size_t)nc * 4), *want = malloc((size_t)nc * 4), *bias = malloc((size_t)g.n * 4),
+       *plus = malloc((size_t)nc * 4);
   for (int64_t i = 0; i < na; i++) dt_put_real(operand, a, i, random_unit());
   for (int64_t i = 0; i < nb; i++) dt_put_real(operand, b, i, random_unit());
   for (int64_t i = 0; i < nc; i++) dt_put_real(result, start, i, random_unit());
   for (int64_t i = 0; i < g.n; i++) dt_put_real(bias_type, bias, i, random_unit());
+  for (int64_t i = 0; i < nc; i++) dt_put_real(bias_type, plus, i, random_unit());
   dt_widen(operand, fa, a, na), dt_widen(operand, fb, b, nb);
   if (result == DT_TYPE_F32) memcpy(fc, start, (size_t)nc * 4);
   else dt_widen(result, fc, start, nc);
   if (bias_type == DT_TYPE_F32) memcpy(fbias, bias, (size_t)g.n * 4);
   else dt_widen(bias_type, fbias, bias, g.n);
+  if (bias_type == DT_TYPE_F32) memcpy(fplus, plus, (size_t)nc * 4);
+  else dt_widen(bias_type, fplus, plus, nc);
   int64_t scratch = dt_gemm_scratch(g.m, g.n, g.k, false), half = dt_gemm_half_scratch(g.m, g.n, g.k);
   dt_parallel_init(1);
   if (dt_scratch_plan((size_t)(half > scratch ? half : scratch))) abort();
-  if (beta == 0) dt_gemm_bias_f32(shape, fa, fb, fbias, fc);
+  if (beta == 0) dt_gemm_then_f32(shape, fa, fb, fc, &(DtEpilogue){.bias = fbias, .plus = fplus});
   else dt_gemm_f32(shape, fa, fb, fc, beta);
   memcpy(want, start, (size_t)nc * size);
   if (result == DT_TYPE_F32) memcpy(want, fc, (size_t)nc * 4);
@@ -298,13 +319,13 @@ static void check_half_of(const DtGemm *shape, DtType operand, DtType result, Dt
     dt_parallel_init(threads);
     if (dt_scratch_plan((size_t)half)) abort();
     memcpy(c, start, (size_t)nc * size);
-    if (beta == 0) dt_gemm_bias_half(&g, a, b, bias, c);
+    if (beta == 0) dt_gemm_then_half(&g, a, b, c, &(DtEpilogue){.bias = bias, .plus = plus});
     else dt_gemm_half(&g, a, b, c, beta);
     if (memcmp(c, want, (size_t)nc * size) == 0) continue;
     printf("%s, types %d and %d, %d threads: other bits than in float\n", name, operand, result, threads);
     failures++;
   }
-  free(fa), free(fb), free(fc), free(fbias);
+  free(fa), free(fb), free(fc), free(fbias), free(fplus), free(plus);
   free(a), free(b), free(start), free(c), free(want), free(bias);
 }
 

@@ -47,10 +47,10 @@ static bool take(const Way *w) {
 typedef struct Case {
   DtGemm g;
   double beta;
-  bool has_bias;
+  bool has_bias, has_plus;
   int64_t na, nb, nc;
   uint16_t *a, *b;
-  void *bias, *before; // of g.bias; C before, of g.result
+  void *bias, *before, *plus; // of g.bias; C before, of g.result; of g.plus
   double *expect, *scale; // sum of the terms, of their absolute values; NaN: nothing is written there
 } Case;
 
@@ -83,6 +83,7 @@ static void add_products(Case *x, int level, int64_t a, int64_t b, int64_t c) {
       int64_t at = c + i * g->c_row + j;
       if (isnan(x->expect[at])) {
         double c0 = x->beta == 0 ? 0 : x->beta * value(g->result, x->before, at);
+        if (x->has_plus) c0 += value(g->plus, x->plus, at);
         x->expect[at] = c0 + (x->has_bias ? value(g->bias, x->bias, j) : 0);
         x->scale[at] = fabs(c0) + (x->has_bias ? fabs(value(g->bias, x->bias, j)) : 0);
       }
@@ -106,6 +107,7 @@ static void open_case(Case *x) {
   x->na = last_of(g, 'a') + 1, x->nb = last_of(g, 'b') + 1, x->nc = last_of(g, 'c') + 1;
   x->a = filled(DT_TYPE_BF16, x->na), x->b = filled(DT_TYPE_BF16, x->nb);
   x->bias = filled(g->bias, g->n), x->before = filled(g->result, x->nc);
+  x->plus = filled(g->plus, x->nc);
   x->expect = malloc((size_t)x->nc * sizeof(double)), x->scale = calloc((size_t)x->nc, sizeof(double));
   for (int64_t i = 0; i < x->nc; i++) x->expect[i] = NAN;
   add_products(x, 0, 0, 0, 0);
@@ -114,7 +116,7 @@ static void open_case(Case *x) {
 }
 
 static void close_case(Case *x) {
-  free(x->a), free(x->b), free(x->bias), free(x->before), free(x->expect), free(x->scale);
+  free(x->a), free(x->b), free(x->bias), free(x->before), free(x->plus), free(x->expect), free(x->scale);
 }
 
 static void *compute(const Case *x, int threads) {
@@ -124,8 +126,12 @@ static void *compute(const Case *x, int threads) {
   memcpy(c, x->before, bytes);
   dt_parallel_init(threads);
   if (dt_scratch_plan((size_t)dt_gemm_bf16_scratch(g->m, g->n, g->k))) abort();
-  if (x->has_bias) dt_gemm_bias_half(g, x->a, x->b, x->bias, c);
-  else dt_gemm_half(g, x->a, x->b, c, (float)x->beta);
+  if (x->has_bias) {
+    DtEpilogue e = {.bias = x->bias, .plus = x->has_plus ? x->plus : NULL};
+    dt_gemm_then_half(g, x->a, x->b, c, &e);
+  } else {
+    dt_gemm_half(g, x->a, x->b, c, (float)x->beta);
+  }
   return c;
 }
 
@@ -169,12 +175,13 @@ static void check_way(const Case *x, const Way *w, const char *name) {
   free(first);
 }
 
-// With each type of result, by each way; `form`: 0 plain, 1 a bias of float, 2 a bias of bf16, 3 added to C, 4 added
+// With each type of result, by each way; `form`: 0 plain, 1 a bias of float and a residual, 2 a bias of bf16, 3 added to C, 4 added
 // to half of C.
 static void check(const DtGemm *shape, int form, const char *name) {
   for (int wide = 0; wide < 2; wide++) {
     Case x = {.g = *shape, .beta = form == 3 ? 1 : form == 4 ? 0.5 : 0, .has_bias = form == 1 || form == 2};
     x.g.operand = DT_TYPE_BF16, x.g.result = wide ? DT_TYPE_F32 : DT_TYPE_BF16;
+    x.has_plus = form == 1, x.g.plus = wide ? DT_TYPE_BF16 : DT_TYPE_F32, x.g.plus_first = shape->m % 2;
     x.g.bias = form == 2 ? DT_TYPE_BF16 : DT_TYPE_F32;
     open_case(&x);
     for (int w = 0; w < WAYS; w++)

@@ -209,25 +209,64 @@ static bool is_product_of(const Verifier *v, const Stmt *s, const GemmPlan *g, c
   return walk_covers(plan, &w, 3);
 }
 
-static bool bias_fits(Verifier *v, const Kernel *k) {
-  const GemmPlan *g = &k->gemm;
-  if (g->bias == NONE) return true;
-  const Stmt *z = &v->f->stmt.at[k->stmt.at[0]], *s = &v->f->stmt.at[k->stmt.at[1]];
-  const Layout *l = v->fp->layout;
-  bool fits = ex_is(v->m, s->body, OP_ADD) && s->red == RED_NONE && !s->acc && !g->accumulate && !g->nbatch &&
-              g->c_row == g->n && fuse_whole(v->m, v->f, s);
-  Id x = fits ? ex_arg(v->m, s->body, 0) : NONE, y = fits ? ex_arg(v->m, s->body, 1) : NONE;
-  fits = fits && ex_is(v->m, x, OP_READ) && ex_is(v->m, y, OP_READ);
-  if (fits && ex(v->m, x)->integer != z->lhs) x = y, y = ex_arg(v->m, s->body, 0);
-  if (fits && ex(v->m, x)->integer == z->lhs) {
-    Affine at = affine_lhs(v->m, v->f, l, s), from = affine_read(v->m, l, s, x), bias = affine_read(v->m, l, s, y);
-    fits = fuse_same_place(s, &at, &from) && fuse_along_columns(s, &at, &bias, g->n) &&
-           same_base(v, &bias, (Id)ex(v->m, y)->integer, g->bias, g->bias_offset) &&
-           g->bias_offset + g->n <= value_count(&v->f->value.at[l[g->bias].buffer]) && g->bias_offset >= 0;
-    if (fits) return true;
+typedef struct Reader {
+  const Verifier *v;
+  const Kernel *k;
+  Id value; // a sum that is in no memory and is read
+} Reader;
+
+static void find_read(Id value, void *ctx) {
+  Reader *r = ctx;
+  if (is_unstored_sum(r->v->m, r->v->f, r->v->fp->layout, r->k, value)) r->value = value;
+}
+
+// A sum of the kernel in no memory that a statement outside of it reads, other than to rename it; or NONE.
+static Id sum_read_outside(const Verifier *v, const Kernel *k, uint32_t *by) {
+  Reader r = {v, k, NONE};
+  for (uint32_t i = 0; i < v->f->stmt.n; i++) {
+    const Stmt *s = &v->f->stmt.at[i];
+    bool inside = s->kind == ST_COMP && is_unstored_sum(v->m, v->f, v->fp->layout, k, s->lhs);
+    for (uint32_t j = 0; j < k->stmt.n; j++) inside |= k->stmt.at[j] == i;
+    if (!inside) stmt_reads(v->m, v->f, s, find_read, &r);
+    *by = i;
+    if (r.value != NONE) break;
   }
-  return v_fail(v, k, k->stmt.at[1], "it is not that the product plus one element of `%s` for each column",
-                value_name(v, g->bias));
+  return r.value;
+}
+
+static bool term_fits(Verifier *v, Id value, int64_t offset, int64_t count, Id is, int64_t is_offset) {
+  if (value == NONE || is == NONE) return value == is;
+  const Layout *l = v->fp->layout;
+  return l[value].buffer == l[is].buffer && offset == is_offset && offset >= 0 &&
+         offset + count <= value_count(&v->f->value.at[l[value].buffer]);
+}
+
+static bool is_written_by(const Verifier *v, const GemmPlan *g, Id buffer) {
+  const Layout *l = v->fp->layout;
+  return buffer == l[g->c].buffer || (g->kept != NONE && buffer == l[g->kept].buffer);
+}
+
+// The statements after the product are what the plan says, and their values that no memory has are read by them alone.
+static bool epilogue_fits(Verifier *v, const Kernel *k) {
+  const GemmPlan *g = &k->gemm;
+  const Layout *l = v->fp->layout;
+  if (k->stmt.n == 1) return true;
+  GemmPlan is = *g;
+  bool fits = !g->accumulate && !g->nbatch && g->c_row == g->n && !g->c_offset && k->stmt.n <= EPILOGUE_STMTS &&
+              match_epilogue(v->m, v->f, l, k->stmt.at, k->stmt.n, g->kept, &is);
+  fits = fits && term_fits(v, g->bias, g->bias_offset, g->n, is.bias, is.bias_offset) &&
+         term_fits(v, g->plus, g->plus_offset, g->m * g->n, is.plus, is.plus_offset) && g->act == is.act &&
+         g->kept == is.kept && (is.bias == NONE || is.plus == NONE || g->plus_first == is.plus_first) &&
+         l[g->c].buffer == l[is.c].buffer;
+  if (!fits) return v_fail(v, k, k->stmt.at[1], "the product's kernel does not compute that from its sum");
+  const Id term[] = {g->a, g->b, g->bias, g->plus};
+  for (int i = 0; i < 4; i++)
+    if (term[i] != NONE && is_written_by(v, g, l[term[i]].buffer))
+      return v_fail(v, k, k->stmt.at[0], "it writes `%s`, which it reads", value_name(v, l[term[i]].buffer));
+  uint32_t by = 0;
+  Id sum = sum_read_outside(v, k, &by);
+  if (sum != NONE) return v_fail(v, k, by, "it reads `%s`, a sum that is in no memory", value_name(v, sum));
+  return true;
 }
 
 static bool product_fits(Verifier *v, const Kernel *k) {
@@ -253,7 +292,7 @@ static bool product_fits(Verifier *v, const Kernel *k) {
   is = is && ex_is(v->m, x, OP_READ) && ex_is(v->m, y, OP_READ);
   if (!is || !(is_product_of(v, s, g, &plan, x, y) || is_product_of(v, s, g, &plan, y, x)))
     return v_fail(v, k, stmt, "the product's sizes, strides and offsets are not the statement's");
-  if (!bias_fits(v, k)) return false;
+  if (!epilogue_fits(v, k)) return false;
   return v->m->target->takes_product(v->m, v->f, g) ||
          v_fail(v, k, stmt, "target %s has no product of these types and strides", v->m->target->name);
 }

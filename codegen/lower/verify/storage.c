@@ -55,32 +55,12 @@ static const bool *written_values(const Verifier *v) {
   return written;
 }
 
-typedef struct Reader {
-  Id value;
-  bool found;
-} Reader;
-
-static void find_read(Id value, void *ctx) {
-  Reader *r = ctx;
-  r->found |= value == r->value;
-}
-
-static bool is_read_besides(const Verifier *v, Id value, Id stmt) {
-  Reader r = {value, false};
-  for (uint32_t i = 0; i < v->f->stmt.n; i++)
-    if (i != stmt) stmt_reads(v->m, v->f, &v->f->stmt.at[i], find_read, &r);
-  return r.found;
-}
-
-// Whether the value is a float product whose kernel adds a bias to it and stores the sum, of 16 bits, alone. Nothing
-// else reads the value, which is nowhere; its layout is the sum's.
-static bool is_unstored_product(const Verifier *v, Id value, Id buffer) {
+// A sum that the kernel of a product has in no memory (verify_computes); its layout is in C, whatever C's type.
+static bool is_unstored(const Verifier *v, Id value, Id buffer) {
   for (uint32_t i = 0; i < v->fp->kernel.n; i++) {
     const Kernel *k = &v->fp->kernel.at[i];
-    if (k->kind != K_GEMM || k->gemm.bias == NONE || v->f->stmt.at[k->stmt.at[0]].lhs != value) continue;
-    Id sum = v->f->stmt.at[k->stmt.at[1]].lhs;
-    return v->fp->layout[sum].buffer == buffer && v->f->value.at[value].type == v->m->compute &&
-           !is_read_besides(v, value, k->stmt.at[1]);
+    if (is_unstored_sum(v->m, v->f, v->fp->layout, k, value))
+      return v->fp->layout[k->gemm.c].buffer == buffer && v->f->value.at[value].type == v->m->compute;
   }
   return false;
 }
@@ -93,7 +73,7 @@ static bool view_fits(Verifier *v, Id value) {
   if (v->fp->layout[l->buffer].buffer != l->buffer)
     return v_fail(v, NULL, NONE, "`%s` is a view of a view, `%s`", x->name, of->name);
   if (x->role != ROLE_LOCAL) return v_fail(v, NULL, NONE, "`%s` is an argument, and no view", x->name);
-  if (x->type != of->type && !is_unstored_product(v, value, l->buffer))
+  if (x->type != of->type && !is_unstored(v, value, l->buffer))
     return v_fail(v, NULL, NONE, "`%s` is a view of `%s`, which is of another type", x->name, of->name);
   if (!span(x, l, &lo, &hi) || lo < 0 || hi >= value_count(of))
     return v_fail(v, NULL, NONE, "the view `%s` goes from element %lld to %lld of `%s`, which has %lld", x->name,

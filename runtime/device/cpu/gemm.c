@@ -20,6 +20,13 @@ typedef struct {
   int64_t m, n;
 } GemmNext;
 
+// What is added to the sums of a task's tile: at its first column, at its first element in rows `row` apart. NULL: nothing.
+typedef struct {
+  const void *bias, *plus;
+  int64_t row;
+  bool plus_first;
+} GemmEnd;
+
 #define DT_BODY "runtime/device/cpu/gemm_tile.h"
 #define DT_F64 0
 #include "runtime/device/cpu/levels.h"
@@ -28,12 +35,12 @@ typedef struct {
 #include "runtime/device/cpu/levels.h"
 
 typedef void TileF32(const DtGemm *, const GemmCut *, int64_t m, int64_t n, const float *,
-                     const float *, float *, float, float *, const float *bias, const GemmNext *);
+                     const float *, float *, float, float *, const GemmEnd *, const GemmNext *);
 typedef void TileF64(const DtGemm *, const GemmCut *, int64_t m, int64_t n, const double *,
-                     const double *, double *, double, double *, const double *bias,
+                     const double *, double *, double, double *, const GemmEnd *,
                      const GemmNext *);
-typedef void BiasF32(int64_t m, int64_t n, float *, int64_t row, const float *bias);
-typedef void BiasF64(int64_t m, int64_t n, double *, int64_t row, const double *bias);
+typedef void FinishF32(const GemmEnd *, int64_t i, int64_t j, int64_t m, int64_t n, float *, int64_t row);
+typedef void FinishF64(const GemmEnd *, int64_t i, int64_t j, int64_t m, int64_t n, double *, int64_t row);
 
 // What a level offers: micro-kernel tiles (mr x nr), blocks and the function, for each type.
 typedef struct {
@@ -41,17 +48,17 @@ typedef struct {
   GemmCut cut32, cut64;
   TileF32 *tile32;
   TileF64 *tile64;
-  BiasF32 *bias32;
-  BiasF64 *bias64;
+  FinishF32 *finish32;
+  FinishF64 *finish64;
 } Variant;
 
 static const Variant baseline = {DT_GEMM_MR_V1, DT_GEMM_NR_V1, DT_GEMM_F32_V1, DT_GEMM_F64_V1,
-                                 tile_f32_v1, tile_f64_v1, add_bias_f32_v1, add_bias_f64_v1};
+                                 tile_f32_v1, tile_f64_v1, finish_f32_v1, finish_f64_v1};
 #if defined(__x86_64__)
 static const Variant avx2 = {DT_GEMM_MR_V3, DT_GEMM_NR_V3, DT_GEMM_F32_V3, DT_GEMM_F64_V3,
-                             tile_f32_v3, tile_f64_v3, add_bias_f32_v3, add_bias_f64_v3};
+                             tile_f32_v3, tile_f64_v3, finish_f32_v3, finish_f64_v3};
 static const Variant avx512 = {DT_GEMM_MR_V4, DT_GEMM_NR_V4, DT_GEMM_F32_V4, DT_GEMM_F64_V4,
-                               tile_f32_v4, tile_f64_v4, add_bias_f32_v4, add_bias_f64_v4};
+                               tile_f32_v4, tile_f64_v4, finish_f32_v4, finish_f64_v4};
 #endif
 
 static const Variant *variant(void) {
@@ -68,7 +75,7 @@ typedef struct {
   const DtGemm *g;
   const void *a, *b;
   void *c;
-  const void *bias; // or NULL
+  const DtEpilogue *then; // or NULL
   double beta;
   bool f64, half;
   const DtGemmLibrary *library; // NULL: our own kernel
@@ -145,32 +152,42 @@ static void half_offset(const void *g, int64_t i, int64_t *a, int64_t *b) {
 static void run_half(const Job *j, int64_t task, int64_t together) {
   const DtGemm *g = j->g;
   Task t = task_at(j, task);
-  const char *bias = j->bias ? (const char *)j->bias + t.col * size_of(g->bias) : NULL;
+  GemmHalfEnd end = {.plus_first = g->plus_first};
+  if (j->then && j->then->bias) end.bias = (const char *)j->then->bias + t.col * size_of(g->bias);
+  if (j->then && j->then->plus) end.plus = (const char *)j->then->plus + t.c * size_of(g->plus);
   const uint16_t *a = (const uint16_t *)j->a + t.a, *b = (const uint16_t *)j->b + t.b;
   void *c = (char *)j->c + t.c * size_of(g->result);
   float beta = (float)j->beta;
 #if defined(__x86_64__)
   if (j->pairs) {
-    dt_gemm_pairs_tile(j->pairs, g, t.m, t.n, a, b, c, beta, bias, together, half_offset, g);
+    dt_gemm_pairs_tile(j->pairs, g, t.m, t.n, a, b, c, beta, &end, together, half_offset, g);
     return;
   }
 #endif
-  dt_gemm_half_tile(g, t.m, t.n, a, b, c, beta, bias, together, half_offset, g);
+  dt_gemm_half_tile(g, t.m, t.n, a, b, c, beta, &end, together, half_offset, g);
+}
+
+// A task has one product's place in C: C's order is that of `plus`.
+static GemmEnd end_at(const Job *j, const Task *t) {
+  const DtEpilogue *e = j->then;
+  if (!e) return (GemmEnd){0};
+  return (GemmEnd){.bias = e->bias ? element(j, e->bias, t->col) : NULL,
+                   .plus = e->plus ? element(j, e->plus, t->c) : NULL,
+                   .row = j->g->c_row, .plus_first = j->g->plus_first};
 }
 
 // What the tile's own product has not added: after a library's, or an empty sum.
-static void add_bias(const Job *j, const Task *t) {
+static void finish(const Job *j, const Task *t, const GemmEnd *e) {
   int64_t row = j->g->c_row;
-  if (!j->bias) return;
-  if (j->f64)
-    j->v->bias64(t->m, t->n, (double *)j->c + t->c, row, (const double *)j->bias + t->col);
-  else j->v->bias32(t->m, t->n, (float *)j->c + t->c, row, (const float *)j->bias + t->col);
+  if (j->f64) j->v->finish64(e, 0, 0, t->m, t->n, (double *)j->c + t->c, row);
+  else j->v->finish32(e, 0, 0, t->m, t->n, (float *)j->c + t->c, row);
 }
 
 static void run_task(const Job *j, int64_t task) {
   const DtGemm *g = j->g;
   int64_t apart, together;
   Task t = task_at(j, task);
+  GemmEnd end = end_at(j, &t);
   count_products(g, &apart, &together);
   if (j->half) {
     run_half(j, task, g->k > 0 ? together : 0);
@@ -178,7 +195,7 @@ static void run_task(const Job *j, int64_t task) {
   }
   if (g->k <= 0 || together <= 0) {
     clear_tile(j, t.c, t.m, t.n);
-    add_bias(j, &t);
+    finish(j, &t, &end);
     return;
   }
   GemmNext next = {0};
@@ -193,18 +210,18 @@ static void run_task(const Job *j, int64_t task) {
     int64_t a = t.a, b = t.b, c = t.c;
     double beta = i == 0 ? j->beta : 1;
     batch_offset(g, false, i, &a, &b, &c);
-    const void *bias = j->bias && i == together - 1 ? element(j, j->bias, t.col) : NULL;
+    const GemmEnd *last = j->then && i == together - 1 ? &end : NULL;
     if (j->library)
       j->library->tile(g, t.m, t.n, (const float *)j->a + a, (const float *)j->b + b,
                        (float *)j->c + c, (float)beta);
     else if (j->f64)
       j->v->tile64(g, &j->cut, t.m, t.n, (const double *)j->a + a, (const double *)j->b + b,
-                   (double *)j->c + c, beta, buffer, bias, &next);
+                   (double *)j->c + c, beta, buffer, last, &next);
     else
       j->v->tile32(g, &j->cut, t.m, t.n, (const float *)j->a + a, (const float *)j->b + b,
-                   (float *)j->c + c, (float)beta, buffer, bias, &next);
+                   (float *)j->c + c, (float)beta, buffer, last, &next);
   }
-  if (j->library) add_bias(j, &t);
+  if (j->library) finish(j, &t, &end);
 }
 
 static void run_tasks(void *const *arg, int64_t begin, int64_t end) {
@@ -267,8 +284,8 @@ static void cut_library_tiles(Job *j, int64_t products) {
 }
 
 void dt_gemm_run(const DtGemm *g, const void *a, const void *b, void *c, double beta,
-                 const void *bias, bool f64, const DtGemmLibrary *library) {
-  Job j = {.g = g, .a = a, .b = b, .c = c, .bias = bias, .beta = beta, .f64 = f64,
+                 const DtEpilogue *then, bool f64, const DtGemmLibrary *library) {
+  Job j = {.g = g, .a = a, .b = b, .c = c, .then = then, .beta = beta, .f64 = f64,
            .library = library};
   int64_t apart, together;
   j.v = variant();
@@ -296,8 +313,8 @@ void dt_gemm_own_tile(const DtGemm *g, int64_t m, int64_t n, const float *a, con
 }
 
 static void run_half_job(const DtGemm *g, const void *a, const void *b, void *c, float beta,
-                         const void *bias) {
-  Job j = {.g = g, .a = a, .b = b, .c = c, .bias = bias, .beta = beta, .half = true};
+                         const DtEpilogue *then) {
+  Job j = {.g = g, .a = a, .b = b, .c = c, .then = then, .beta = beta, .half = true};
   int64_t apart, together;
   j.v = variant();
   j.cut = j.v->cut32;
@@ -314,15 +331,14 @@ void dt_gemm_half(const DtGemm *g, const void *a, const void *b, void *c, float 
   run_half_job(g, a, b, c, beta, NULL);
 }
 
-void dt_gemm_bias_half(const DtGemm *g, const void *a, const void *b, const void *bias, void *c) {
-  run_half_job(g, a, b, c, 0, bias);
+void dt_gemm_then_half(const DtGemm *g, const void *a, const void *b, void *c, const DtEpilogue *e) {
+  run_half_job(g, a, b, c, 0, e);
 }
 
 void dt_gemm_f64(const DtGemm *g, const double *a, const double *b, double *c, double beta) {
   dt_gemm_run(g, a, b, c, beta, NULL, true, NULL);
 }
 
-void dt_gemm_bias_f64(const DtGemm *g, const double *a, const double *b, const double *bias,
-                      double *c) {
-  dt_gemm_run(g, a, b, c, 0, bias, true, NULL);
+void dt_gemm_then_f64(const DtGemm *g, const double *a, const double *b, double *c, const DtEpilogue *e) {
+  dt_gemm_run(g, a, b, c, 0, e, true, NULL);
 }

@@ -13,17 +13,16 @@
 void dt_gemm_f32(const DtGemm *g, const float *a, const float *b, float *c, float beta);
 void dt_gemm_f64(const DtGemm *g, const double *a, const double *b, double *c, double beta);
 
-// C[m, n] = A[m, k] * B[k, n] + bias[n]: the product is rounded before the bias is added.
-void dt_gemm_bias_f32(const DtGemm *g, const float *a, const float *b, const float *bias, float *c);
-void dt_gemm_bias_f64(const DtGemm *g, const double *a, const double *b, const double *bias,
-                      double *c);
+// C[m, n] = A[m, k] * B[k, n] + bias[n] + plus[m, n]: the product is rounded before the first is added, and each sum.
+void dt_gemm_then_f32(const DtGemm *g, const float *a, const float *b, float *c, const DtEpilogue *e);
+void dt_gemm_then_f64(const DtGemm *g, const double *a, const double *b, double *c, const DtEpilogue *e);
 
-// The same with A and B of type g->operand, BF16 or F16; C is of g->result and the bias of g->bias,
-// F32 or 16 bits too. Operands are converted to float and added up in float by our own kernel, in its
+// The same with A and B of type g->operand, BF16 or F16; C is of g->result, the bias of g->bias and what is added of
+// g->plus, F32 or 16 bits too. Operands are converted to float and added up in float by our own kernel, in its
 // order, C where beta is not 0 and the bias included; or, of BF16, multiplied and added up by the processor's
 // instructions on pairs (doc/numerics.md). C is rounded once, to nearest even.
 void dt_gemm_half(const DtGemm *g, const void *a, const void *b, void *c, float beta);
-void dt_gemm_bias_half(const DtGemm *g, const void *a, const void *b, const void *bias, void *c);
+void dt_gemm_then_half(const DtGemm *g, const void *a, const void *b, void *c, const DtEpilogue *e);
 
 // What computes products in float: our own kernel, or oneDNN wherever it can. Without a call the environment
 // variable DT_GEMM says ("own" or "dnnl"), else our own. Returns what is taken: DT_GEMM_OWN where oneDNN is asked for

@@ -22,15 +22,16 @@ static DtGemmUse use_now(void) {
 
 const char *dt_gemm_name(void) { return use_now() == DT_GEMM_DNNL ? dt_dnnl_name() : "own"; }
 
-static void run(const DtGemm *g, const float *a, const float *b, float *c, float beta, const float *bias) {
+static void run(const DtGemm *g, const float *a, const float *b, float *c, float beta,
+                const DtEpilogue *then) {
   enum { TILE_M = 512, TILE_N = 768 }; // of oneDNN, at most
   bool take = use_now() == DT_GEMM_DNNL && g->k > 0 && dt_dnnl_fits(g);
   DtGemmLibrary library = {take ? dt_dnnl_tile(NULL) : NULL, TILE_M, TILE_N};
-  dt_gemm_run(g, a, b, c, beta, bias, false, take ? &library : NULL);
+  dt_gemm_run(g, a, b, c, beta, then, false, take ? &library : NULL);
 }
 
 void dt_gemm_f32(const DtGemm *g, const float *a, const float *b, float *c, float beta) { run(g, a, b, c, beta, NULL); }
 
-void dt_gemm_bias_f32(const DtGemm *g, const float *a, const float *b, const float *bias, float *c) {
-  run(g, a, b, c, 0, bias);
+void dt_gemm_then_f32(const DtGemm *g, const float *a, const float *b, float *c, const DtEpilogue *e) {
+  run(g, a, b, c, 0, e);
 }

@@ -36,26 +36,43 @@ static void scale_rows(int64_t m, int64_t n, float *c, int64_t row, float beta) 
     for (int64_t k = 0; k < n; k++) c[i * row + k] = beta == 0 ? 0 : beta * c[i * row + k];
 }
 
-static void add_rows(int64_t m, int64_t n, float *c, int64_t row, const float *bias) {
+static void add_row(int64_t n, float *v, DtType type, const void *x) {
+  for (int64_t k = 0; k < n; k++)
+    v[k] += type == DT_TYPE_F32 ? ((const float *)x)[k]
+            : type == DT_TYPE_BF16 ? dt_from_bf16(((const uint16_t *)x)[k])
+                                   : dt_from_f16(((const uint16_t *)x)[k]);
+}
+
+void dt_gemm_half_finish(const DtGemm *g, const GemmHalfEnd *end, int64_t m, int64_t n, const float *sum, int64_t row,
+                         void *c) {
+  enum { PIECE = 64 };
+  float v[PIECE];
+  const bool wide = g->result == DT_TYPE_F32;
   for (int64_t i = 0; i < m; i++)
-    for (int64_t k = 0; k < n; k++) c[i * row + k] += bias[k];
+    for (int64_t j = 0; j < n; j += PIECE) {
+      int64_t some = n - j < PIECE ? n - j : PIECE, at = i * g->c_row + j;
+      const char *plus = end->plus ? (const char *)end->plus + at * (g->plus == DT_TYPE_F32 ? 4 : 2) : NULL;
+      memcpy(v, sum + i * row + j, (size_t)some * sizeof *v);
+      if (plus && end->plus_first) add_row(some, v, g->plus, plus);
+      if (end->bias) add_row(some, v, g->bias, (const char *)end->bias + j * (g->bias == DT_TYPE_F32 ? 4 : 2));
+      if (plus && !end->plus_first) add_row(some, v, g->plus, plus);
+      if (wide) memcpy((float *)c + at, v, (size_t)some * sizeof *v);
+      else dt_narrow(g->result, (uint16_t *)c + at, v, some);
+    }
 }
 
 void dt_gemm_half_tile(const DtGemm *g, int64_t m, int64_t n, const uint16_t *a, const uint16_t *b,
-                       void *c, float beta, const void *bias, int64_t together, DtGemmOffset *offset,
+                       void *c, float beta, const GemmHalfEnd *end, int64_t together, DtGemmOffset *offset,
                        const void *ctx) {
   const int64_t kc = g->k < GEMM_HALF_K ? g->k : GEMM_HALF_K;
   int64_t need = dt_gemm_buffer(m, n, kc);
   float *buffer = dt_scratch((size_t)(need + kc * (m + n) + m * n + n) * sizeof(float));
-  float *wide_a = buffer + need, *wide_b = wide_a + kc * m, *tile = wide_b + kc * n,
-        *wide_bias = tile + m * n;
+  float *wide_a = buffer + need, *wide_b = wide_a + kc * m, *tile = wide_b + kc * n;
   bool round = g->result != DT_TYPE_F32;
   float *to = round ? tile : c;
   int64_t row = round ? n : g->c_row;
   for (int64_t i = 0; round && beta != 0 && i < m; i++)
     dt_widen(g->result, tile + i * n, (const uint16_t *)c + i * g->c_row, n);
-  if (bias && g->bias == DT_TYPE_F32) memcpy(wide_bias, bias, (size_t)n * sizeof *wide_bias);
-  else if (bias) dt_widen(g->bias, wide_bias, bias, n);
   if (together <= 0) scale_rows(m, n, to, row, beta);
   for (int64_t i = 0; i < together; i++) {
     int64_t at_a, at_b;
@@ -69,9 +86,7 @@ void dt_gemm_half_tile(const DtGemm *g, int64_t m, int64_t n, const uint16_t *a,
       dt_gemm_own_tile(&part, m, n, x.at, y.at, to, beta, buffer);
     }
   }
-  if (bias) add_rows(m, n, to, row, wide_bias);
-  for (int64_t i = 0; round && i < m; i++)
-    dt_narrow(g->result, (uint16_t *)c + i * g->c_row, tile + i * n, n);
+  if (round || end->bias || end->plus) dt_gemm_half_finish(g, end, m, n, to, row, c);
 }
 
 // ---- Which way

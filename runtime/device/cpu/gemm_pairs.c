@@ -260,12 +260,15 @@ static void block(const DtPairsKernel *v, const Scratch *s, const Lines *a, cons
 }
 
 void dt_gemm_pairs_tile(const DtPairsKernel *v, const DtGemm *g, int64_t m, int64_t n, const uint16_t *a,
-                        const uint16_t *b, void *c, float beta, const void *bias, int64_t together,
+                        const uint16_t *b, void *c, float beta, const GemmHalfEnd *end, int64_t together,
                         DtGemmOffset *offset, const void *ctx) {
   Scratch s = scratch_for(v, m, n, g->k);
   int64_t blocks = (g->k + v->kc - 1) / v->kc, all = blocks * together, kc = dt_pairs_block(v->kc, g->k);
   Rows to = {c, g->c_row, g->result == DT_TYPE_F32}, sums = to.wide ? to : (Rows){s.all, n, true};
   Finish f = {.nr = 16 * v->vectors, .m = m, .n = n, .factor = beta};
+  // A residual that is added after the bias, or to it, has a pass over the sums in the cache.
+  const bool apart = end->plus;
+  const void *bias = apart ? NULL : end->bias;
   if (bias && g->bias == DT_TYPE_F32) memcpy(s.bias, bias, (size_t)n * sizeof *s.bias);
   else if (bias) dt_widen(g->bias, s.bias, bias, n);
   f.from = beta == 0 ? (Rows){NULL, 0, true} : to;
@@ -276,10 +279,11 @@ void dt_gemm_pairs_tile(const DtPairsKernel *v, const DtGemm *g, int64_t m, int6
     if (all) offset(ctx, i / blocks, &at_a, &at_b);
     Lines x = {a + at_a + p * g->a_col, g->a_row, g->a_col, m, k};
     Lines y = {b + at_b + p * g->b_row, g->b_col, g->b_row, n, k};
-    f.to = last ? to : sums, f.bias = last && bias ? s.bias : NULL;
+    f.to = last && !apart ? to : sums, f.bias = last && bias ? s.bias : NULL;
     block(v, &s, &x, &y, &f);
     f.from = sums, f.factor = 1;
   }
+  if (apart) dt_gemm_half_finish(g, end, m, n, sums.at, sums.row, c);
   if (v->end) v->end();
 }
 #endif

@@ -31,22 +31,31 @@ static inline bool DT_NAME(lies_well)(const DtGemm *g) {
   return g->a_col == 1 && g->a_row * (int64_t)sizeof(DT_REAL) % 8192 != 0;
 }
 
-// C[m, n] += bias[n].
-DT_FN static void DT_NAME(add_bias)(int64_t m, int64_t n, DT_REAL *c, int64_t row,
-                                    const DT_REAL *bias) {
-  for (int64_t i = 0; i < m; i++, c += row) {
-    int64_t j = 0;
-    for (; j + DT_LANES <= n; j += DT_LANES) v_store(c + j, v_load(c + j) + v_load(bias + j));
-    for (; j < n; j++) c[j] += bias[j];
+DT_FN static void DT_NAME(add_row)(int64_t n, DT_REAL *c, const DT_REAL *x) {
+  int64_t j = 0;
+  for (; j + DT_LANES <= n; j += DT_LANES) v_store(c + j, v_load(c + j) + v_load(x + j));
+  for (; j < n; j++) c[j] += x[j];
+}
+
+// C[m, n] += bias[n] + plus[m, n], in their order; C begins at element (i, j) of the task's tile.
+DT_FN static void DT_NAME(finish)(const GemmEnd *e, int64_t i, int64_t j, int64_t m, int64_t n,
+                                  DT_REAL *c, int64_t row) {
+  const DT_REAL *bias = e->bias ? (const DT_REAL *)e->bias + j : NULL;
+  const DT_REAL *plus = e->plus ? (const DT_REAL *)e->plus + i * e->row + j : NULL;
+  for (int64_t k = 0; k < m; k++, c += row) {
+    if (plus && e->plus_first) DT_NAME(add_row)(n, c, plus);
+    if (bias) DT_NAME(add_row)(n, c, bias);
+    if (plus && !e->plus_first) DT_NAME(add_row)(n, c, plus);
+    if (plus) plus += e->row;
   }
 }
 
-// C[m, n] = beta * C + A * B on this thread, through `buffer`, and then + bias[n] unless that is
-// NULL: a block of C gets it when its sums are done, while it is in the cache. While the last
+// C[m, n] = beta * C + A * B on this thread, through `buffer`, and then what `end` says unless that
+// is NULL: a block of C gets it when its sums are done, while it is in the cache. While the last
 // blocks are computed, the first of `next` are fetched.
 DT_FN static void DT_NAME(tile)(const DtGemm *g, const GemmCut *cut, int64_t m, int64_t n,
                                 const DT_REAL *a, const DT_REAL *b, DT_REAL *c, DT_REAL beta,
-                                DT_REAL *buffer, const DT_REAL *bias, const GemmNext *next) {
+                                DT_REAL *buffer, const GemmEnd *end, const GemmNext *next) {
   DT_REAL *pa = buffer, *pb = buffer + cut->mc * cut->kc;
   bool lies = DT_NAME(lies_well)(g);
   GemmFetch fetch[2] = {{0}};
@@ -80,8 +89,8 @@ DT_FN static void DT_NAME(tile)(const DtGemm *g, const GemmCut *cut, int64_t m, 
                                        strips * ((mb + MR - 1) / MR));
         DT_NAME(block)(mb, nb, kb, &ab, &bb, kb, c + i * g->c_row + j, g->c_row,
                        p == 0 ? beta : 1, fetch);
-        if (bias && p + kb == g->k)
-          DT_NAME(add_bias)(mb, nb, c + i * g->c_row + j, g->c_row, bias + j);
+        if (end && p + kb == g->k)
+          DT_NAME(finish)(end, i, j, mb, nb, c + i * g->c_row + j, g->c_row);
       }
     }
   }

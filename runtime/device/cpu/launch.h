@@ -35,10 +35,11 @@ void dt_extent(DtKernel *kernel, int64_t grid, int64_t tile, DtType type, DtType
 #define dt_matmul(gemm, a, b, c, beta)                                                             \
   DT_TRACED(gemm, DT_BY_TYPE(a, dt_gemm_f32, dt_gemm_f64, dt_gemm_half)(&gemm, a, b, c, beta))
 
-// c = a * b + bias, one of it for each column of c.
-#define dt_matmul_bias(gemm, a, b, bias, c)                                                        \
-  DT_TRACED(gemm, DT_BY_TYPE(a, dt_gemm_bias_f32, dt_gemm_bias_f64, dt_gemm_bias_half)(            \
-                      &gemm, a, b, bias, c))
+// c = a * b + bias, one of it for each column of c; or with the fields of a DtEpilogue.
+#define dt_matmul_bias(gemm, a, b, at, c) dt_matmul_then(gemm, a, b, c, .bias = at)
+#define dt_matmul_then(gemm, a, b, c, ...)                                                         \
+  DT_TRACED(gemm, DT_BY_TYPE(a, dt_gemm_then_f32, dt_gemm_then_f64, dt_gemm_then_half)(            \
+                      &gemm, a, b, c, &(DtEpilogue){__VA_ARGS__}))
 
 // Running sums of the shape `scan` (a DtScan): y from x.
 #define dt_scan(scan, x, y)                                                                        \

@@ -1,10 +1,12 @@
 // A stand-in for cuBLASLt: the functions of blas.h, computed on the CPU when the stand-in of the driver runs the stream.
-// Products add up in double, and round once, after beta and the bias.
+// Products add up in double. The sum is rounded to the type of computation, and so is each step after it: C, the bias,
+// the function. A stored value is rounded once from that.
 #include "runtime/device/cuda/blas.h"
 #include "runtime/device/cuda/emulate_stream.h"
 
 #include "runtime/base/real.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 typedef struct Layout {
@@ -20,6 +22,8 @@ typedef struct Desc {
   uint32_t epilogue;
   const void *bias;
   int32_t bias_type;
+  void *kept;
+  int64_t kept_pitch;
 } Desc;
 
 enum { INVALID_VALUE = 7, NOT_SUPPORTED = 15 };
@@ -40,6 +44,7 @@ static cublasStatus_t desc_create(cublasLtMatmulDesc_t *to, cublasComputeType_t 
   Desc *d = calloc(1, sizeof *d);
   if (!d || (compute == CUBLAS_COMPUTE_64F) != (scale == CUDA_R_64F)) return free(d), INVALID_VALUE;
   d->compute = compute;
+  d->epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   *to = (void *)d;
   return 0;
 }
@@ -58,6 +63,8 @@ static cublasStatus_t desc_set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttr
   case CUBLASLT_MATMUL_DESC_EPILOGUE: return copy(&d->epilogue, 4, v, n);
   case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return copy(&d->bias, sizeof d->bias, v, n);
   case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE: return copy(&d->bias_type, 4, v, n);
+  case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER: return copy(&d->kept, sizeof d->kept, v, n);
+  case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD: return copy(&d->kept_pitch, 8, v, n);
   default: return NOT_SUPPORTED;
   }
 }
@@ -96,15 +103,32 @@ static cublasStatus_t preference_set(cublasLtMatmulPreference_t preference, cubl
 static uint64_t inner(const Layout *l, int32_t transposed) { return transposed ? l->columns : l->rows; }
 static uint64_t outer(const Layout *l, int32_t transposed) { return transposed ? l->rows : l->columns; }
 
+enum { AUX = CUBLASLT_EPILOGUE_GELU_AUX & ~CUBLASLT_EPILOGUE_GELU };
+
+// Pitch and address of the kept sum are such as the library asks for.
+static bool aux_fits(const Desc *d, const Layout *c) {
+  return d->kept && (uintptr_t)d->kept % 16 == 0 && d->kept_pitch % 8 == 0 && d->kept_pitch >= (int64_t)c->rows;
+}
+
+static bool epilogue_fits(const Desc *d, const Layout *c) {
+  static const uint32_t known[] = {CUBLASLT_EPILOGUE_DEFAULT,   CUBLASLT_EPILOGUE_BIAS,     CUBLASLT_EPILOGUE_GELU,
+                                   CUBLASLT_EPILOGUE_GELU_BIAS, CUBLASLT_EPILOGUE_GELU_AUX, CUBLASLT_EPILOGUE_GELU_AUX_BIAS};
+  bool is = false;
+  for (unsigned i = 0; i < sizeof known / sizeof *known; i++) is |= d->epilogue == known[i];
+  if (d->epilogue & CUBLASLT_EPILOGUE_BIAS) is &= d->bias && d->bias_type == c->type;
+  if (d->epilogue & AUX) is &= aux_fits(d, c);
+  return is && (d->epilogue == CUBLASLT_EPILOGUE_DEFAULT || (c->count == 1 && d->compute == CUBLAS_COMPUTE_32F));
+}
+
 // The shapes match, and the library would take these types and this epilogue.
 static cublasStatus_t fits(const Desc *d, const Layout *a, const Layout *b, const Layout *c) {
   bool f64 = d->compute == CUBLAS_COMPUTE_64F;
   if (inner(a, d->transposed[0]) != c->rows || outer(b, d->transposed[1]) != c->columns ||
       outer(a, d->transposed[0]) != inner(b, d->transposed[1]) || a->count != c->count || b->count != c->count)
     return INVALID_VALUE;
-  if (a->type != b->type || (f64 && (a->type != CUDA_R_64F || d->epilogue))) return NOT_SUPPORTED;
+  if (a->type != b->type || (f64 && a->type != CUDA_R_64F)) return NOT_SUPPORTED;
   if (c->type != a->type && c->type != CUDA_R_32F) return NOT_SUPPORTED;
-  return d->epilogue == CUBLASLT_EPILOGUE_BIAS && d->bias_type != c->type ? NOT_SUPPORTED : 0;
+  return epilogue_fits(d, c) ? 0 : NOT_SUPPORTED;
 }
 
 static cublasStatus_t heuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
@@ -147,6 +171,23 @@ static double element(const Layout *l, const void *p, int64_t batch, int32_t tra
   return get(l->type, p, batch * l->stride + (transposed ? row * l->pitch + column : column * l->pitch + row));
 }
 
+// In float, in the order of operations of the function's text (codegen/lower/epilogue.c).
+static float gelu(float x) {
+  return 0.5f * x * (1.0f + tanhf(0.79788456080286535588f * (x + 0.044715f * x * x * x)));
+}
+
+// The element in its column and row, of which the sum is known.
+static void finish(const Call *x, double sum, int64_t row, int64_t column, int64_t at) {
+  const Desc *d = &x->desc;
+  bool f64 = d->compute == CUBLAS_COMPUTE_64F;
+  double v = f64 ? sum : (float)sum, before = x->beta != 0 ? get(x->c.type, x->c_at, at) : 0;
+  if (x->beta != 0) v = f64 ? v + x->beta * before : (float)v + (float)x->beta * (float)before;
+  if (d->epilogue & CUBLASLT_EPILOGUE_BIAS) v = (float)v + (float)get(d->bias_type, d->bias, row);
+  if (d->epilogue & AUX) put(x->c.type, d->kept, column * d->kept_pitch + row, v);
+  if (d->epilogue & CUBLASLT_EPILOGUE_GELU) v = gelu((float)v);
+  put(x->c.type, x->d_at, at, v);
+}
+
 static void compute(void *ctx) {
   const Call *x = ctx;
   int64_t terms = (int64_t)outer(&x->a, x->desc.transposed[0]);
@@ -158,10 +199,7 @@ static void compute(void *ctx) {
         for (int64_t k = 0; k < terms; k++)
           sum += element(&x->a, x->a_at, batch, x->desc.transposed[0], row, k) *
                  element(&x->b, x->b_at, batch, x->desc.transposed[1], k, column);
-        sum *= x->alpha;
-        if (x->beta != 0) sum += x->beta * get(x->c.type, x->c_at, at);
-        if (x->desc.epilogue) sum += get(x->desc.bias_type, x->desc.bias, row);
-        put(x->c.type, x->d_at, at, sum);
+        finish(x, sum * x->alpha, row, column, at);
       }
 }
 

@@ -45,13 +45,15 @@ void dt_cuda_extent(DtCudaKernel *k, int64_t count, const void *const *arg, int 
 #define DT_TYPE_AT(p, half) _Generic(*(p), float: DT_TYPE_F32, double: DT_TYPE_F64, uint16_t: half)
 
 // A matrix product of the shape `shape` (a DtGemm) by cuBLASLt: c = beta * c + a * b; or plus bias, one of it for each
-// column of c.
+// column of c; or with the fields of a DtEpilogue, or the function of the shape alone.
 #define dt_matmul(shape, a, b, c, beta)                                                                                \
-  DT_TRACED(shape, dt_cuda_product(&shape, #shape, DT_TYPE_AT(a, (shape).operand), a, b, NULL, c, beta))
-#define dt_matmul_bias(shape, a, b, bias, c)                                                                           \
-  DT_TRACED(shape, dt_cuda_product(&shape, #shape, DT_TYPE_AT(a, (shape).operand), a, b, bias, c, 0))
-void dt_cuda_product(const DtGemm *g, const char *name, DtType operand, const void *a, const void *b, const void *bias,
-                     void *c, double beta);
+  DT_TRACED(shape, dt_cuda_product(&shape, #shape, DT_TYPE_AT(a, (shape).operand), a, b, c, beta, &(DtEpilogue){0}))
+#define dt_matmul_bias(shape, a, b, at, c) dt_matmul_then(shape, a, b, c, .bias = at)
+#define dt_matmul_act(shape, a, b, c) dt_matmul(shape, a, b, c, 0)
+#define dt_matmul_then(shape, a, b, c, ...)                                                                            \
+  DT_TRACED(shape, dt_cuda_product(&shape, #shape, DT_TYPE_AT(a, (shape).operand), a, b, c, 0, &(DtEpilogue){__VA_ARGS__}))
+void dt_cuda_product(const DtGemm *g, const char *name, DtType operand, const void *a, const void *b, void *c, double beta,
+                     const DtEpilogue *e);
 
 // The same by a kernel of the program, for strides and types that the library does not take.
 #define dt_launch_product(kernel, a, b, c, beta)                                                                       \

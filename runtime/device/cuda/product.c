@@ -13,11 +13,14 @@ typedef struct Matrix {
   int transposed;
 } Matrix;
 
+enum { A, B, C, PLUS, BIAS, KEPT, OPERANDS };
+
 // A product as the library knows it, found once for each shape and alignment of its operands.
 typedef struct Product {
   struct Product *next;
   const DtGemm *g;
-  unsigned alignment[4]; // of a, b, c, bias: bytes
+  unsigned alignment[OPERANDS]; // bytes
+  uint32_t epilogue;
   cublasLtMatmulDesc_t product;
   cublasLtMatrixLayout_t a, b, c;
   cublasLtMatmulAlgo_t algo;
@@ -92,7 +95,19 @@ static int strided_loop(const DtGemm *g) {
   return best;
 }
 
-static void describe(Product *p, const char *name, DtType operand, DtType result, bool bias) {
+static void attribute(const Product *p, cublasLtMatmulDescAttributes_t which, const void *v, size_t n, const char *name) {
+  check(blas()->cublasLtMatmulDescSetAttribute(p->product, which, v, n), name, "describe");
+}
+
+enum { AUX = CUBLASLT_EPILOGUE_GELU_AUX & ~CUBLASLT_EPILOGUE_GELU };
+
+static uint32_t epilogue_of(const DtGemm *g, const DtEpilogue *e) {
+  uint32_t is = (e->bias ? CUBLASLT_EPILOGUE_BIAS : 0) | (e->kept ? AUX : 0);
+  if (g->act == DT_ACT_GELU) is |= CUBLASLT_EPILOGUE_GELU;
+  return is ? is : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+static void describe(Product *p, const char *name, DtType operand, DtType result) {
   const DtGemm *g = p->g;
   int64_t stride[3] = {0};
   int count = 1;
@@ -109,27 +124,26 @@ static void describe(Product *p, const char *name, DtType operand, DtType result
   check(blas()->cublasLtMatmulDescCreate(&p->product, f64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
                                          f64 ? CUDA_R_64F : CUDA_R_32F), name, "describe");
   int32_t first = b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N, second = a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-  check(blas()->cublasLtMatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first), name, "describe");
-  check(blas()->cublasLtMatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second), name, "describe");
-  if (!bias) return;
-  uint32_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+  attribute(p, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first, name);
+  attribute(p, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second, name);
+  attribute(p, CUBLASLT_MATMUL_DESC_EPILOGUE, &p->epilogue, sizeof p->epilogue, name);
   int32_t type = type_of(result);
-  check(blas()->cublasLtMatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue), name, "describe");
-  check(blas()->cublasLtMatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type), name, "describe");
+  if (p->epilogue & CUBLASLT_EPILOGUE_BIAS)
+    attribute(p, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type, name);
+  if (p->epilogue & AUX) attribute(p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &g->n, sizeof g->n, name);
 }
 
-static void point_bias(const Product *p, const void *bias, const char *name) {
-  if (bias)
-    check(blas()->cublasLtMatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias), name,
-          "describe");
+static void point(const Product *p, const DtEpilogue *e, const char *name) {
+  if (e->bias) attribute(p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &e->bias, sizeof e->bias, name);
+  if (e->kept) attribute(p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &e->kept, sizeof e->kept, name);
 }
 
 // The first of those that the library suggests: the same one for the same shape, alignment, GPU and version.
 static void choose(Product *p, const char *name) {
-  static const cublasLtMatmulPreferenceAttributes_t attribute[] = {
+  static const cublasLtMatmulPreferenceAttributes_t least[] = {
       CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
       CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
-  uint32_t alignment[] = {p->alignment[1], p->alignment[0], p->alignment[2], p->alignment[2]};
+  uint32_t alignment[] = {p->alignment[B], p->alignment[A], p->alignment[PLUS], p->alignment[C]};
   uint64_t workspace = (uint64_t)dt_gpu.workspace_bytes;
   cublasLtMatmulPreference_t preference;
   cublasLtMatmulHeuristicResult_t found;
@@ -138,7 +152,7 @@ static void choose(Product *p, const char *name) {
   check(blas()->cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
                                                      sizeof workspace), name, "choose an algorithm for");
   for (int i = 0; i < 4; i++)
-    check(blas()->cublasLtMatmulPreferenceSetAttribute(preference, attribute[i], &alignment[i], sizeof alignment[i]), name,
+    check(blas()->cublasLtMatmulPreferenceSetAttribute(preference, least[i], &alignment[i], sizeof alignment[i]), name,
           "choose an algorithm for");
   check(blas()->cublasLtMatmulAlgoGetHeuristic(dt_gpu.products, p->product, p->b, p->a, p->c, p->c, preference, 1, &found, &count),
         name, "choose an algorithm for");
@@ -147,16 +161,17 @@ static void choose(Product *p, const char *name) {
 }
 
 static Product *find(const DtGemm *g, const char *name, DtType operand, DtType result, const unsigned *alignment,
-                     const void *bias) {
+                     const DtEpilogue *e) {
   Product **list = &product[((uintptr_t)g >> 4) % (sizeof product / sizeof *product)], *p = *list;
   while (p && (p->g != g || memcmp(p->alignment, alignment, sizeof p->alignment))) p = p->next;
   if (p) return p;
   p = calloc(1, sizeof *p);
   if (!p) check(3, name, "get memory for"); // CUBLAS_STATUS_ALLOC_FAILED
   p->g = g;
+  p->epilogue = epilogue_of(g, e);
   memcpy(p->alignment, alignment, sizeof p->alignment);
-  describe(p, name, operand, result, bias);
-  point_bias(p, bias, name);
+  describe(p, name, operand, result);
+  point(p, e, name);
   choose(p, name);
   p->next = *list;
   *list = p;
@@ -164,7 +179,7 @@ static Product *find(const DtGemm *g, const char *name, DtType operand, DtType r
 }
 
 typedef struct Operands {
-  const char *a, *b;
+  const char *a, *b, *plus; // plus: what beta scales; c itself unless there is a residual
   char *c;
   size_t size, result_size; // of an element
 } Operands;
@@ -173,7 +188,7 @@ static void multiply(const Product *p, const char *name, const Operands *x, bool
   float one = 1, by = (float)beta;
   double one64 = 1;
   const void *alpha = f64 ? (void *)&one64 : (void *)&one, *scale = f64 ? (void *)&beta : (void *)&by;
-  check(blas()->cublasLtMatmul(dt_gpu.products, p->product, alpha, x->b, p->b, x->a, p->a, scale, x->c, p->c, x->c, p->c,
+  check(blas()->cublasLtMatmul(dt_gpu.products, p->product, alpha, x->b, p->b, x->a, p->a, scale, x->plus, p->c, x->c, p->c,
                                &p->algo, dt_gpu.workspace, (size_t)dt_gpu.workspace_bytes, dt_gpu.stream),
         name, "compute");
 }
@@ -191,19 +206,22 @@ static void loops(const Product *p, const char *name, Operands x, int loop, bool
     x.a += g->batch[loop].a * (int64_t)x.size;
     x.b += g->batch[loop].b * (int64_t)x.size;
     x.c += g->batch[loop].c * (int64_t)x.result_size;
+    x.plus += g->batch[loop].c * (int64_t)x.result_size;
   }
 }
 
-void dt_cuda_product(const DtGemm *g, const char *name, DtType operand, const void *a, const void *b, const void *bias,
-                     void *c, double beta) {
+void dt_cuda_product(const DtGemm *g, const char *name, DtType operand, const void *a, const void *b, void *c, double beta,
+                     const DtEpilogue *e) {
   DtType result = dt_is_16_bit(operand) ? g->result : operand;
-  Operands x = {a, b, c, dt_type_size(operand), dt_type_size(result)};
-  unsigned alignment[] = {alignment_of(g, a, 'a', x.size), alignment_of(g, b, 'b', x.size),
-                          alignment_of(g, c, 'c', x.result_size), aligned(bias)};
+  const void *plus = e->plus ? e->plus : c;
+  Operands x = {a, b, plus, c, dt_type_size(operand), dt_type_size(result)};
+  unsigned alignment[OPERANDS] = {alignment_of(g, a, 'a', x.size), alignment_of(g, b, 'b', x.size),
+                                  alignment_of(g, c, 'c', x.result_size), alignment_of(g, plus, 'c', x.result_size),
+                                  aligned(e->bias), aligned(e->kept)};
   dt_gpu_enter();
   pthread_mutex_lock(&lock);
-  Product *p = find(g, name, operand, result, alignment, bias);
-  point_bias(p, bias, name);
-  loops(p, name, x, 0, operand == DT_TYPE_F64, beta);
+  Product *p = find(g, name, operand, result, alignment, e);
+  point(p, e, name);
+  loops(p, name, x, 0, operand == DT_TYPE_F64, e->plus ? 1 : beta);
   pthread_mutex_unlock(&lock);
 }

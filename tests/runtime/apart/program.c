@@ -24,9 +24,13 @@ void *const *apart_args(const void **arg, int n) {
 
 #define GEMM(name, type)                                                                           \
   WRAP(void, name, (const DtGemm *g, const type *a, const type *b, type *c, type beta), (g, H(a), H(b), H(c), beta))
-#define GEMM_BIAS(name, type)                                                                      \
-  WRAP(void, name, (const DtGemm *g, const type *a, const type *b, const type *bias, type *c),     \
-       (g, H(a), H(b), H(bias), H(c)))
+static DtEpilogue here_of(const DtEpilogue *e) {
+  return (DtEpilogue){.bias = H(e->bias), .plus = H(e->plus), .kept = H(e->kept)};
+}
+
+#define GEMM_THEN(name, type)                                                                      \
+  WRAP(void, name, (const DtGemm *g, const type *a, const type *b, type *c, const DtEpilogue *e),  \
+       (g, H(a), H(b), H(c), (DtEpilogue[]){here_of(e)}))
 #define SCAN(name, type) WRAP(void, name, (const DtScan *s, const type *x, type *y), (s, H(x), H(y)))
 #define ATTENTION(type)                                                                            \
   (const DtAttention *x, const type *q, const type *k, const type *v, type *o, type *lse),         \
@@ -39,8 +43,8 @@ void *const *apart_args(const void **arg, int n) {
 
 GEMM(dt_gemm_f32, float)
 GEMM(dt_gemm_f64, double)
-GEMM_BIAS(dt_gemm_bias_f32, float)
-GEMM_BIAS(dt_gemm_bias_f64, double)
+GEMM_THEN(dt_gemm_then_f32, float)
+GEMM_THEN(dt_gemm_then_f64, double)
 SCAN(dt_scan_f32, float)
 SCAN(dt_scan_f64, double)
 SCAN(dt_scan_i32, int32_t)
@@ -58,8 +62,8 @@ WRAP(void, dt_attention_bwd_half,
 WRAP(void, dt_attention_place, (DtAttention *x, const int32_t *q, const int32_t *k), (x, H(q), H(k)))
 WRAP(void, dt_gemm_half, (const DtGemm *g, const void *a, const void *b, void *c, float beta),
      (g, H(a), H(b), H(c), beta))
-WRAP(void, dt_gemm_bias_half, (const DtGemm *g, const void *a, const void *b, const void *bias, void *c),
-     (g, H(a), H(b), H(bias), H(c)))
+WRAP(void, dt_gemm_then_half, (const DtGemm *g, const void *a, const void *b, void *c, const DtEpilogue *e),
+     (g, H(a), H(b), H(c), (DtEpilogue[]){here_of(e)}))
 
 void __real_dt_extent(DtKernel *kernel, int64_t grid, int64_t tile, DtType type, DtType rounds, const DtCall *call,
                       const void *const *arg, int narg);
