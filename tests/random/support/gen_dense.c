@@ -1,5 +1,5 @@
-// Dense layers: a value times a parameter, plainly or through linear subscripts, and a bias or a
-// residual that is added to the product alone.
+// Dense layers: a value times a parameter, plainly or through linear subscripts, and what may follow: a bias, a residual
+// and a function of the sum.
 #include "tests/random/support/gen.h"
 
 typedef struct Dense {
@@ -78,17 +78,30 @@ static bool product(Dense *d) {
   return true;
 }
 
-// y = z + a bias for each column, or an element for each of z's.
-static Known with_term(Dense *d) {
+// The sum so far plus a bias for each column, or an element for each of its own.
+static Known with_term(Dense *d, const Known *sum, bool residual, const char *name) {
   Gen *g = d->g;
-  Known y = d->z, term = d->z;
-  bool residual = rng_chance(&g->r, 40);
-  if (!residual) term.rank = 1, term.dim[0] = d->z.dim[d->z.rank - 1];
+  Known y = *sum, term = *sum;
+  if (!residual) term.rank = 1, term.dim[0] = sum->dim[sum->rank - 1];
   term.size = param_size(g);
   gen_param(g, &term, str_printf("b%u", g->m->param.n));
-  y.size = d->z.size + term.size;
-  Id added = read(g, term.id, residual ? d->at : d->at + d->z.rank - 1);
-  add(d, &y, "y", RED_NONE, d->z.rank, times_or_plus(g, OP_ADD, read(g, d->z.id, d->at), added));
+  y.size = sum->size + term.size;
+  Id added = read(g, term.id, residual ? d->at : d->at + sum->rank - 1);
+  add(d, &y, name, RED_NONE, sum->rank, times_or_plus(g, OP_ADD, read(g, sum->id, d->at), added));
+  return y;
+}
+
+// gelu by tanh, as stdlib/nn.dt writes it, or a function that differs from it a little.
+static Known with_function(Dense *d, const Known *sum) {
+  Gen *g = d->g;
+  Module *m = g->m;
+  Known y = *sum;
+  Id x = read(g, sum->id, d->at), half = ex_real(m, rng_chance(&g->r, 90) ? 0.5 : 0.25);
+  Id cube = ex_real(m, 0.044715);
+  for (int i = 0; i < 3; i++) cube = ex2(m, OP_MUL, cube, x);
+  Id inner = ex2(m, OP_MUL, ex_real(m, 0.79788456080286535588), ex2(m, OP_ADD, x, cube));
+  Id body = ex2(m, OP_MUL, ex2(m, OP_MUL, half, x), ex2(m, OP_ADD, ex_real(m, 1), ex1(m, OP_TANH, inner)));
+  add(d, &y, "a", RED_NONE, sum->rank, body);
   return y;
 }
 
@@ -97,6 +110,12 @@ bool gen_dense(Gen *g, Known *k) {
   if (!x || x->rank < 1 || x->rank > 3) return false;
   Dense d = {.g = g, .x = *x, .terms = dim_extent(&x->dim[x->rank - 1])};
   if (!product(&d)) return false;
-  *k = rng_chance(&g->r, 80) ? with_term(&d) : d.z;
+  if (!rng_chance(&g->r, 80)) return *k = d.z, true;
+  bool residual = rng_chance(&g->r, 40);
+  *k = with_term(&d, &d.z, residual, "y");
+  if (rng_chance(&g->r, 30)) *k = with_term(&d, k, rng_chance(&g->r, 80) ? !residual : residual, "u");
+  if (g->exact || k->size > 50 || !rng_chance(&g->r, 40)) return true;
+  if (rng_chance(&g->r, 50)) PUSH(g->m->arena, g->known, *k); // others read the sum too
+  *k = with_function(&d, k);
   return true;
 }
