@@ -61,7 +61,8 @@
   X(product_sum, 1, MOST_LIMIT, "its terms")                                                       \
   X(product_work, 1, MOST_LIMIT, "its multiplications")                                            \
   X(product_loops, 0, 4, "loops around a matrix product")                                          \
-  /* codegen/lower/epilogue.c */                                                                   \
+  /* what a product's kernel does with its sums: passes/normalise/, codegen/lower/epilogue.c */     \
+  X(plus_first, 0, 1, "1: to a product a residual is added before the bias")                       \
   X(plus_points, 0, MOST_LIMIT, "elements of a product that adds a residual to its sums")          \
   X(act_points, 0, MOST_LIMIT, "elements of a product that applies a function to its sums")        \
   /* codegen/lower/scan.c */                                                                       \

@@ -9,6 +9,8 @@
 //       a sum that is (or holds) a matrix product stands alone, its operands plain reads: what
 //       surrounds it, guards and operand expressions become pointwise statements; where a guard
 //       cannot stand on every factor, sums that come out as NaN are added up again under it;
+//       a residual is added to a product before its bias (normalise/residual.c), where the target
+//       wants that;
 //       a reduction of very many points to few becomes two, over fixed blocks, so that threads
 //       share it.
 // Requires: storage types (precision).
@@ -369,6 +371,7 @@ static void normalise_fn(Module *m, Id id) {
     normalise_stmt(&n);
   }
   cut_reductions(&n);
+  normal_residuals(&n);
   n.f->stmt.n = 0;
   for (uint32_t i = 0; i < n.out.n; i++) PUSH(m->arena, n.f->stmt, n.out.at[i]);
   fn_remove_dead(m, n.f, NULL);

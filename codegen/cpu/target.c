@@ -41,6 +41,7 @@ const Target cpu_target = {
             .product_sum = 4,
             .product_work = 4096,
             .product_loops = 4,
+            .plus_first = 0,
             .plus_points = MOST_LIMIT,
             .act_points = MOST_LIMIT,
             .scan_extent = 64,

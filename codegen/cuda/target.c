@@ -93,6 +93,7 @@ const Target cuda_target = {
             .product_sum = 4,
             .product_work = 4096,
             .product_loops = 4,
+            .plus_first = 1,
             .plus_points = 0,
             .act_points = 0,
             .scan_extent = 64,

@@ -3,7 +3,7 @@
 //
 //     z[b, t, o] = sum(i: x[b, t, i] * w[i, o])        the product
 //     y[b, t, o] = z[b, t, o] + bias[o]                a bias, one for each column; a residual, one for each element:
-//     u[b, t, o] = r[b, t, o] + y[b, t, o]             either first, or one of them alone
+//     u[b, t, o] = r[b, t, o] + y[b, t, o]             either first, one of them alone, or both in one statement
 //     k[b, t, o] = u[b, t, o]                          the sum, rounded to the type in which it is kept
 //     a[b, t, o] = gelu(u[b, t, o])                    a function of the sum
 //
@@ -112,14 +112,11 @@ static bool is_pointwise(const Link *k) {
   return s->kind == ST_COMP && !s->acc && s->red == RED_NONE && fuse_whole(k->m, k->f, s);
 }
 
-// The sum plus something: a bias or a residual, unless there is one.
-static bool match_term(const Link *k, GemmPlan *g) {
-  Id a, b;
-  if (!is_pair(k->m, k->s->body, OP_ADD, &a, &b)) return false;
-  Id other = a == k->read ? b : a;
-  if (other == k->read || (a != k->read && b != k->read) || !ex_is(k->m, other, OP_READ)) return false;
-  Affine term = affine_read(k->m, k->l, k->s, other), base = k->at;
-  Id from = (Id)ex(k->m, other)->integer;
+// A bias or a residual, unless there is one.
+static bool match_term(const Link *k, Id e, GemmPlan *g) {
+  if (!ex_is(k->m, e, OP_READ)) return false;
+  Affine term = affine_read(k->m, k->l, k->s, e), base = k->at;
+  Id from = (Id)ex(k->m, e)->integer;
   base.base = term.base;
   if (g->bias == NONE && fuse_along_columns(k->s, &k->at, &term, g->n)) {
     g->bias = from;
@@ -131,6 +128,15 @@ static bool match_term(const Link *k, GemmPlan *g) {
   g->plus_offset = term.base;
   g->plus_first = g->bias == NONE;
   return true;
+}
+
+// The sum, or that plus one term, or that plus two.
+static bool match_terms(const Link *k, Id e, GemmPlan *g) {
+  Id a, b;
+  if (e == k->read) return true;
+  if (!is_pair(k->m, e, OP_ADD, &a, &b)) return false;
+  if (match_terms(k, a, g)) return match_term(k, b, g);
+  return match_terms(k, b, g) && match_term(k, a, g);
 }
 
 bool match_epilogue(const Module *m, const Fn *f, const Layout *l, const Id *stmt, uint32_t n, Id stored, GemmPlan *g) {
@@ -149,7 +155,7 @@ bool match_epilogue(const Module *m, const Fn *f, const Layout *l, const Id *stm
     } else if (!k.others && is_gelu_tanh(m, k.s->body, k.read)) {
       g->act = ACT_GELU;
       g->c = k.s->lhs;
-    } else if (k.others == 1 && g->kept == NONE && match_term(&k, g)) {
+    } else if (g->kept == NONE && match_terms(&k, k.s->body, g)) {
       sum = g->c = k.s->lhs;
     } else {
       return false;

@@ -398,9 +398,10 @@ static bool are_of_kind(const LevelParser *x, StmtKind one, StmtKind other) {
 static bool complete(Parser *p, LevelParser *x, const Token *t) {
   Kernel *k = &x->k;
   const GemmPlan *g = &k->gemm;
-  uint32_t terms = (g->bias != NONE) + (g->plus != NONE) + (g->act != ACT_NONE);
-  // A sum that is kept is a statement of the sum, or a copy.
-  uint32_t least = k->kind == K_GEMM ? 1 + terms : 1, most = least + (k->kind == K_GEMM && g->kept != NONE);
+  // A statement adds one term or two; a sum that is kept is a statement of the sum, or a copy.
+  bool bias = g->bias != NONE, plus = g->plus != NONE, product = k->kind == K_GEMM;
+  uint32_t least = product ? 1 + (bias || plus) + (g->act != ACT_NONE) : 1;
+  uint32_t most = product ? least + (bias && plus) + (g->kept != NONE) : 1;
   switch (k->kind) {
   case K_LOOPS:
     if (k->chunk < 1) return p_fail(p, t, "this kernel has no `task`");

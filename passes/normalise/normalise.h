@@ -28,4 +28,7 @@ void normal_keep(Norm *n, uint32_t bound, Id body);
 // sum.c: products inside a sum. True if it appended all that n->s says.
 bool normal_sum(Norm *n);
 
+// residual.c: residuals of products are added before biases, in n->out.
+void normal_residuals(Norm *n);
+
 #endif
