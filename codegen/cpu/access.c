@@ -150,23 +150,40 @@ static LLVMValueRef narrow(Cpu *c, Dtype t, Val v) {
                                                           : v.v;
 }
 
-void cpu_store(Cpu *c, Val v) {
-  const Value *value = &c->f->value.at[c->s->lhs];
-  Place p = lhs_place(c);
-  bool lanes = p.lanes || p.contiguous;
+static void store(Cpu *c, Place *p, Dtype t, Val v) {
+  bool lanes = p->lanes || p->contiguous;
   CHECK(lanes || !v.vec);
   if (lanes) v = (Val){cpu_splat(c, v), true};
-  LLVMValueRef x = narrow(c, value->type, v), align = align_of(c, value->type);
+  LLVMValueRef x = narrow(c, t, v), align = align_of(c, t);
   LLVMValueRef mask = lanes ? c->vmask[c->copy] : NULL;
-  if (p.lanes) {
-    LLVMValueRef at = lane_pointers(c, &p);
+  if (p->lanes) {
+    LLVMValueRef at = lane_pointers(c, p);
     if (!mask) mask = LLVMConstAllOnes(cpu_vec(c, c->i1));
     cpu_intrinsic(c, "llvm.masked.scatter", (LLVMTypeRef[]){LLVMTypeOf(x), LLVMTypeOf(at)}, 2,
                   (LLVMValueRef[]){x, at, align, mask}, 4);
   } else if (mask) {
     cpu_intrinsic(c, "llvm.masked.store", (LLVMTypeRef[]){LLVMTypeOf(x), c->ptr}, 2,
-                  (LLVMValueRef[]){x, element(c, &p), align, mask}, 4);
+                  (LLVMValueRef[]){x, element(c, p), align, mask}, 4);
   } else {
-    LLVMSetAlignment(LLVMBuildStore(c->b, x, element(c, &p)), (unsigned)dtype_size(value->type));
+    LLVMSetAlignment(LLVMBuildStore(c->b, x, element(c, p)), (unsigned)dtype_size(t));
   }
+}
+
+void cpu_store(Cpu *c, Val v) {
+  Place p = lhs_place(c);
+  store(c, &p, c->f->value.at[c->s->lhs].type, v);
+}
+
+static Place neighbours(Cpu *c, LLVMValueRef base, Dtype t) {
+  return (Place){.type = cpu_storage(c, t), .base = base, .offset = c->vbase[c->copy], .contiguous = true};
+}
+
+Val cpu_load_at(Cpu *c, LLVMValueRef base, Dtype t) {
+  Place p = neighbours(c, base, t);
+  return load_lanes(c, &p, &(Value){.name = str_intern("sum"), .type = t}, c->vmask[c->copy]);
+}
+
+void cpu_store_at(Cpu *c, LLVMValueRef base, Dtype t, Val v) {
+  Place p = neighbours(c, base, t);
+  store(c, &p, t, v);
 }

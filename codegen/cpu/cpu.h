@@ -126,6 +126,9 @@ bool cpu_unsafe(Cpu *c, Id e); // may read out of range where its guard is false
 Val cpu_read(Cpu *c, Id read, Guard g);
 Val cpu_read_lhs(Cpu *c);
 void cpu_store(Cpu *c, Val v);
+// Neighbouring elements from that of the vector variable on, of the copy at hand.
+Val cpu_load_at(Cpu *c, LLVMValueRef base, Dtype t);
+void cpu_store_at(Cpu *c, LLVMValueRef base, Dtype t, Val v);
 
 // nest.c: loops
 void cpu_loop_open(Cpu *c, LLVMValueRef lo, LLVMValueRef hi, int64_t step, bool maybe_empty,
@@ -142,6 +145,7 @@ typedef void VecBody(Cpu *c, int ncopy, void *ctx);
 // Limits.chain rounds.
 typedef void VecChain(Cpu *c, bool begin, void *ctx);
 void cpu_lanes(Cpu *c, int unroll, VecBody *body, VecChain *chain, void *ctx);
+void cpu_lanes_between(Cpu *c, LLVMValueRef lo, LLVMValueRef hi, VecBody *body, void *ctx); // no copies
 
 // reduce.c: a nest with a reduction
 int cpu_width(const Module *m, Str arch); // lanes of a compute real
@@ -149,5 +153,9 @@ void cpu_reduce_nest(Cpu *c, const Nest *n);
 
 // kernel.c
 void cpu_kernel(Cpu *c, const FnPlan *fp, const Kernel *k);
+void cpu_kernel_open(Cpu *c, const FnPlan *fp, const Kernel *k); // its function, empty
+
+// epilogue.c: a product's function of its sums
+void cpu_epilogue(Cpu *c, const FnPlan *fp, const Kernel *k);
 
 #endif

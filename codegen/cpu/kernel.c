@@ -108,7 +108,7 @@ static void declare(Cpu *c) {
                           LLVMCreateEnumAttribute(c->ll, kind, 0));
 }
 
-void cpu_kernel(Cpu *c, const FnPlan *fp, const Kernel *k) {
+void cpu_kernel_open(Cpu *c, const FnPlan *fp, const Kernel *k) {
   c->fp = fp;
   c->f = &c->m->fn.at[fp->fn];
   c->k = k;
@@ -124,6 +124,10 @@ void cpu_kernel(Cpu *c, const FnPlan *fp, const Kernel *k) {
   declare(c);
   c->entry = LLVMAppendBasicBlockInContext(c->ll, c->fn, "entry");
   LLVMPositionBuilderAtEnd(c->b, c->entry);
+}
+
+void cpu_kernel(Cpu *c, const FnPlan *fp, const Kernel *k) {
+  cpu_kernel_open(c, fp, k);
   bind_buffers(c);
   if (k->fill != NONE) fill_zero(c);
   else run_grid(c);

@@ -2,6 +2,9 @@
 #include "codegen/cpu/target.h"
 #include "codegen/host/host.h"
 
+// The name in C of what a product applies to its sums: no kernel's begins like this (codegen/lower/fuse.c).
+static Str function_of(const Kernel *k) { return str_printf("dt_act_%s", k->name); }
+
 // ---- declarations
 
 static void declare_scan(Host *h, const Kernel *k) {
@@ -22,7 +25,10 @@ static void declare_scan(Host *h, const Kernel *k) {
 void cpu_declare(Host *h, Id fn, const Kernel *k) {
   switch (k->kind) {
   case K_LOOPS: buf_printf(h->out, "DT_KERNEL(%s);\n", k->name); return;
-  case K_GEMM: host_declare_product(h, &h->m->fn.at[fn], k); return;
+  case K_GEMM:
+    if (k->gemm.act != ACT_NONE) buf_printf(h->out, "DtKernel %s __asm__(\"kernel.%s\");\n", function_of(k), k->name);
+    host_declare_product(h, &h->m->fn.at[fn], k);
+    return;
   case K_SCAN: declare_scan(h, k); return;
   case K_INTRINSIC: cpu_attention_shape(h, fn, k); return;
   default: BUG("a kernel of kind %d is declared", k->kind);
@@ -62,7 +68,9 @@ void cpu_launch(HostFn *x, uint32_t kernel) {
   const Kernel *k = &x->fp->kernel.at[kernel];
   switch (k->kind) {
   case K_LOOPS: launch_loops(x, k); return;
-  case K_GEMM: host_launch_product(x, kernel, "dt_matmul", "dt_matmul_bias"); return;
+  case K_GEMM:
+    host_launch_product(x, kernel, "dt_matmul", "dt_matmul_bias", k->gemm.act == ACT_NONE ? NULL : function_of(k));
+    return;
   case K_SCAN: launch_scan(x, k); return;
   case K_INTRINSIC: cpu_attention_launch(x, kernel); return;
   default: BUG("a kernel of kind %d is launched", k->kind);

@@ -83,11 +83,15 @@ static void emit(Cpu *c, LLVMTargetMachineRef tm, Str form, Buf *out) {
   LLVMDisposeMemoryBuffer(mem);
 }
 
+static void print_kernel(Cpu *c, const FnPlan *fp, const Kernel *k) {
+  if (k->kind == K_LOOPS) cpu_kernel(c, fp, k);
+  if (k->kind == K_GEMM && k->gemm.act != ACT_NONE) cpu_epilogue(c, fp, k);
+}
+
 static void print_kernels(Cpu *c) {
   for (Id f = 0; f < c->m->fn.n; f++)
     for (uint32_t k = 0; c->plan->reached[f] && k < c->plan->fn[f].kernel.n; k++)
-      if (c->plan->fn[f].kernel.at[k].kind == K_LOOPS)
-        cpu_kernel(c, &c->plan->fn[f], &c->plan->fn[f].kernel.at[k]);
+      print_kernel(c, &c->plan->fn[f], &c->plan->fn[f].kernel.at[k]);
 }
 
 // A function of the libraries that LLVM brought along: they have no declaration for C.

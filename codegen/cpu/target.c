@@ -11,10 +11,6 @@ static int64_t device(DtDeviceLimits *limits, const DtProgram *p) {
 
 static const char *const forms[] = {"llvm", "asm", NULL};
 
-static bool takes_product(const Module *m, const Fn *f, const GemmPlan *g) {
-  return g->act == ACT_NONE && product_types_fit(m, f, g);
-}
-
 const Target cpu_target = {
     .name = "cpu",
     .limits =
@@ -62,7 +58,7 @@ const Target cpu_target = {
         },
     .alignment = 64, // a cache line, and the longest vector
     .stores = stores,
-    .takes_product = takes_product,
+    .takes_product = product_types_fit,
     .takes_scan = scan_type_fits,
     .takes_intrinsic = cpu_takes_attention,
     .scratch = cpu_scratch,

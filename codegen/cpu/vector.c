@@ -91,6 +91,11 @@ static void dynamic_lanes(Cpu *c, LLVMValueRef lo, LLVMValueRef hi, int unroll, 
   cpu_loop_close(c);
 }
 
+void cpu_lanes_between(Cpu *c, LLVMValueRef lo, LLVMValueRef hi, VecBody *body, void *ctx) {
+  dynamic_lanes(c, lo, hi, 1, body, ctx);
+  forget_lanes(c);
+}
+
 void cpu_lanes(Cpu *c, int unroll, VecBody *body, VecChain *chain, void *ctx) {
   int64_t extent = c->l->var.at[c->vec].extent, tile = c->l->tile;
   bool tiled = tile && c->vec == c->l->ngrid - 1;

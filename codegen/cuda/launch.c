@@ -46,8 +46,8 @@ void cuda_launch(HostFn *x, uint32_t kernel) {
   switch (k->kind) {
   case K_LOOPS: launch_loops(x, k); return;
   case K_GEMM:
-    if (cuda_by_library(x->f, k)) host_launch_product(x, kernel, "dt_matmul", "dt_matmul_bias");
-    else host_launch_product(x, kernel, "dt_launch_product", "dt_launch");
+    if (cuda_by_library(x->f, k)) host_launch_product(x, kernel, "dt_matmul", "dt_matmul_bias", NULL);
+    else host_launch_product(x, kernel, "dt_launch_product", "dt_launch", NULL);
     return;
   case K_SCAN: launch_scan(x, k); return;
   case K_INTRINSIC: cuda_launch_attention(x, kernel); return;

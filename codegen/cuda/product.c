@@ -110,7 +110,7 @@ static bool takes_epilogue(const Fn *f, const GemmPlan *g, Dtype result) {
   if (g->plus != NONE && f->value.at[g->plus].type != result) return false;
   if (g->plus != NONE && g->bias != NONE && !g->plus_first) return false;
   if (g->act == ACT_NONE) return true;
-  return result != DT_F64 && (g->kept == NONE || (f->value.at[g->kept].type == result && g->n % 8 == 0));
+  return g->act == ACT_GELU && result != DT_F64 && (g->kept == NONE || (f->value.at[g->kept].type == result && g->n % 8 == 0));
 }
 
 bool cuda_library_takes(const Fn *f, const GemmPlan *g) {

@@ -87,8 +87,9 @@ void put_kernel(const Module *m, const Fn *f, const Kernel *k, Buf *b);
 
 // product.c: matrix products
 void host_declare_product(Host *h, const Fn *f, const Kernel *k); // its DtGemm
-// Its launch, plain(name, a, b, c, beta) or biased(name, a, b, bias, c).
-void host_launch_product(HostFn *x, uint32_t kernel, const char *plain, const char *biased);
+// Its launch, plain(name, a, b, c, beta), biased(name, a, b, bias, c), or dt_matmul_then with `function`, which computes
+// the function of the sums, or NULL: the library does.
+void host_launch_product(HostFn *x, uint32_t kernel, const char *plain, const char *biased, Str function);
 
 // store.c: accumulators that need not start as zeros
 void host_find_stores(Host *h); // fills stores

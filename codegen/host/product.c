@@ -20,32 +20,34 @@ void host_declare_product(Host *h, const Fn *f, const Kernel *k) {
                host_type[f->value.at[g->c].type]);
     if (g->bias != NONE) buf_printf(h->out, ", .bias = %s", host_type[f->value.at[g->bias].type]);
     if (g->plus != NONE) buf_printf(h->out, ", .plus = %s", host_type[f->value.at[g->plus].type]);
+    if (g->kept != NONE) buf_printf(h->out, ", .kept = %s", host_type[f->value.at[g->kept].type]);
   }
   if (g->plus_first) buf_printf(h->out, ", .plus_first = true");
-  if (g->act != ACT_NONE) buf_printf(h->out, ", .act = DT_ACT_GELU");
+  if (g->act == ACT_GELU) buf_printf(h->out, ", .act = DT_ACT_GELU");
   buf_printf(h->out, "};\n");
 }
 
-// dt_matmul_then(NAME, a, b, c, .bias = ..., .plus = ..., .kept = ...)
-static void launch_with_epilogue(HostFn *x, const Kernel *k, Str a, Str b, Str c) {
+// dt_matmul_then(NAME, a, b, c, .bias = ..., .plus = ..., .kept = ..., .act = ...)
+static void launch_with_epilogue(HostFn *x, const Kernel *k, Str function, Str a, Str b, Str c) {
   const GemmPlan *g = &k->gemm;
   const Layout *l = x->fp->layout;
-  Str arg[7] = {k->name, a, b, c};
+  Str arg[8] = {k->name, a, b, c};
   uint32_t n = 4;
   if (g->bias != NONE) arg[n++] = str_printf(".bias = %s", host_plus(host_buffer(x, l[g->bias].buffer), g->bias_offset));
   if (g->plus != NONE) arg[n++] = str_printf(".plus = %s", host_plus(host_buffer(x, l[g->plus].buffer), g->plus_offset));
   if (g->kept != NONE) arg[n++] = str_printf(".kept = %s", host_buffer(x, l[g->kept].buffer));
+  if (function) arg[n++] = str_printf(".act = %s", function);
   put_call(&x->body, 2, n == 4 ? "dt_matmul_act" : "dt_matmul_then", arg, n, ";\n");
 }
 
-void host_launch_product(HostFn *x, uint32_t kernel, const char *plain, const char *biased) {
+void host_launch_product(HostFn *x, uint32_t kernel, const char *plain, const char *biased, Str function) {
   const Kernel *k = &x->fp->kernel.at[kernel];
   const GemmPlan *g = &k->gemm;
   const Layout *l = x->fp->layout;
   Str a = host_plus(host_buffer(x, l[g->a].buffer), g->a_offset), b = host_plus(host_buffer(x, l[g->b].buffer), g->b_offset),
       c = host_plus(host_buffer(x, l[g->c].buffer), g->c_offset);
   if (g->plus != NONE || g->act != ACT_NONE) {
-    launch_with_epilogue(x, k, a, b, c);
+    launch_with_epilogue(x, k, function, a, b, c);
     return;
   }
   if (g->bias != NONE) {

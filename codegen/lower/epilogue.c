@@ -5,7 +5,7 @@
 //     y[b, t, o] = z[b, t, o] + bias[o]                a bias, one for each column; a residual, one for each element:
 //     u[b, t, o] = r[b, t, o] + y[b, t, o]             either first, one of them alone, or both in one statement
 //     k[b, t, o] = u[b, t, o]                          the sum, rounded to the type in which it is kept
-//     a[b, t, o] = gelu(u[b, t, o])                    a function of the sum
+//     a[b, t, o] = gelu(u[b, t, o])                    a function of the sum and nothing else
 //
 // The last value is C, and all but k are in no memory. Their values are rounded as ever: the sums are of the type of
 // computation, and each stored value is rounded once from it. So the kernel and separate kernels give the same bits,
@@ -87,6 +87,15 @@ static bool is_gelu_tanh(const Module *m, Id e, Id x) {
   return is_pair(m, a, OP_MUL, &b, &c) && is_real(m, b, 0.044715) && c == x;
 }
 
+// Positions and random numbers are no functions of the sum.
+static bool is_of_reads(const Module *m, Id e) {
+  if (ex_is(m, e, OP_READ)) return true;
+  if (ex_is(m, e, OP_INDEX) || ex_is(m, e, OP_RANDOM)) return false;
+  for (uint32_t i = 0; i < ex(m, e)->narg; i++)
+    if (!is_of_reads(m, ex_arg(m, e, i))) return false;
+  return true;
+}
+
 typedef struct Link {
   const Module *m;
   const Fn *f;
@@ -152,8 +161,8 @@ bool match_epilogue(const Module *m, const Fn *f, const Layout *l, const Id *stm
     if (k.read == NONE) return false;
     if (k.s->body == k.read && g->kept == NONE) {
       g->kept = k.s->lhs;
-    } else if (!k.others && is_gelu_tanh(m, k.s->body, k.read)) {
-      g->act = ACT_GELU;
+    } else if (!k.others && k.s->body != k.read && is_of_reads(m, k.s->body)) {
+      g->act = is_gelu_tanh(m, k.s->body, k.read) ? ACT_GELU : ACT_POINTWISE;
       g->c = k.s->lhs;
     } else if (g->kept == NONE && match_terms(&k, k.s->body, g)) {
       sum = g->c = k.s->lhs;

@@ -29,7 +29,7 @@ typedef enum KernelKind {
 } KernelKind;
 
 // A function that a product's kernel applies to the sum (codegen/lower/epilogue.c).
-typedef enum GemmAct { ACT_NONE, ACT_GELU /* by tanh */, NACT } GemmAct;
+typedef enum GemmAct { ACT_NONE, ACT_GELU /* by tanh */, ACT_POINTWISE /* any other of the sum alone */, NACT } GemmAct;
 enum { EPILOGUE_STMTS = 5 }; // the product, a bias, a residual, a copy of the sum and a function of it
 
 // C = beta * C + A * B in strides, outer batch loops included; or C = act(A * B + bias + plus)

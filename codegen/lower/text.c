@@ -10,7 +10,7 @@ const char *const level_name[NLEVEL] = {"fuse", "overlap", "plan"};
 const char *const kernel_word[NKERNEL_WORD] = {
     [K_LOOPS] = "loops", [K_GEMM] = "product", [K_SCAN] = "scan", [K_INTRINSIC] = "intrinsic",
     [K_CALL] = "call", [K_COLL] = "post", [K_WAIT] = "wait", [FILL_WORD] = "fill"};
-const char *const act_word[NACT] = {[ACT_NONE] = "none", [ACT_GELU] = "gelu"};
+const char *const act_word[NACT] = {[ACT_NONE] = "none", [ACT_GELU] = "gelu", [ACT_POINTWISE] = "pointwise"};
 
 typedef struct Text {
   const Module *m;

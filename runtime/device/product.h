@@ -22,16 +22,17 @@ typedef struct {
     int64_t count;
     int64_t a, b, c; // strides of the three operands
   } batch[4];        // c == 0 with count > 1: the products are added up, in order
-  DtType operand, result, bias, plus; // of 16-bit operands: the types of A and B, of C, of the bias and of the residual
+  DtType operand, result, bias, plus, kept; // of 16-bit operands: the types of A and B, C, bias, residual and kept sum
   bool plus_first; // added before the bias
-  DtAct act;
+  DtAct act; // that the library computes
 } DtGemm;
 
 // Further arguments of a product: C = act(A * B + bias[n] + plus[m, n]). Each may be NULL. `plus` is in the order of C,
-// and so is `kept`, where the sum before `act` goes; it is of C's type.
+// and so is `kept`, where the sum before `act` goes. On the CPU `act` takes n sums at arg[0] to elements of C at arg[1].
 typedef struct {
   const void *bias, *plus;
   void *kept;
+  void (*act)(void *const *arg, int64_t begin, int64_t end);
 } DtEpilogue;
 
 #endif

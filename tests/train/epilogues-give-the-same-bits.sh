@@ -20,9 +20,12 @@ compare() { # target, precision, example, pattern of the kernels' text, options
 }
 
 gelu='^    act gelu'
+other='^    act pointwise'
 residual='^    plus '
-compare "--target cpu" fp32 gpt2 "$residual" "${SMALL_GPT2[@]}"
-compare "--target cpu" fp16 llama "$residual" "${SMALL_LLAMA[@]}"
+compare "--target cpu" fp32 gpt2 "$gelu" "${SMALL_GPT2[@]}"
+compare "--target cpu" fp32 llama "$other" "${SMALL_LLAMA[@]}"
+compare "--target cpu" fp16 gpt2 "$gelu" "${SMALL_GPT2[@]}"
+compare "--target cpu" bf16 llama "$other" "${SMALL_LLAMA[@]}"
 compare "--target cpu" fp64 gpt2 "$residual" "${SMALL_GPT2[@]}"
 products=$products,plus_first=1 compare "--target cpu" bf16 gpt2 "$residual" "${SMALL_GPT2[@]}"
 

@@ -3,6 +3,7 @@
 #include "runtime/device/cpu/gemm_job.h"
 
 #include <stddef.h>
+#include <string.h>
 
 #include "runtime/device/cpu/gemm_pairs.h"
 #include "runtime/device/cpu/level.h"
@@ -20,9 +21,11 @@ typedef struct {
   int64_t m, n;
 } GemmNext;
 
-// What is added to the sums of a task's tile: at its first column, at its first element in rows `row` apart. NULL: nothing.
+// What is done with the sums of a task's tile: at its first column, at its first element in rows `row` apart. NULL: nothing.
 typedef struct {
   const void *bias, *plus;
+  void *kept;
+  DtKernel *act;
   int64_t row;
   bool plus_first;
 } GemmEnd;
@@ -152,9 +155,10 @@ static void half_offset(const void *g, int64_t i, int64_t *a, int64_t *b) {
 static void run_half(const Job *j, int64_t task, int64_t together) {
   const DtGemm *g = j->g;
   Task t = task_at(j, task);
-  GemmHalfEnd end = {.plus_first = g->plus_first};
+  GemmHalfEnd end = {.plus_first = g->plus_first, .act = j->then ? j->then->act : NULL};
   if (j->then && j->then->bias) end.bias = (const char *)j->then->bias + t.col * size_of(g->bias);
   if (j->then && j->then->plus) end.plus = (const char *)j->then->plus + t.c * size_of(g->plus);
+  if (j->then && j->then->kept) end.kept = (char *)j->then->kept + t.c * size_of(g->kept);
   const uint16_t *a = (const uint16_t *)j->a + t.a, *b = (const uint16_t *)j->b + t.b;
   void *c = (char *)j->c + t.c * size_of(g->result);
   float beta = (float)j->beta;
@@ -173,6 +177,8 @@ static GemmEnd end_at(const Job *j, const Task *t) {
   if (!e) return (GemmEnd){0};
   return (GemmEnd){.bias = e->bias ? element(j, e->bias, t->col) : NULL,
                    .plus = e->plus ? element(j, e->plus, t->c) : NULL,
+                   .kept = e->kept ? (void *)(uintptr_t)element(j, e->kept, t->c) : NULL,
+                   .act = e->act,
                    .row = j->g->c_row, .plus_first = j->g->plus_first};
 }
 

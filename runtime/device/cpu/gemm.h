@@ -13,7 +13,8 @@
 void dt_gemm_f32(const DtGemm *g, const float *a, const float *b, float *c, float beta);
 void dt_gemm_f64(const DtGemm *g, const double *a, const double *b, double *c, double beta);
 
-// C[m, n] = A[m, k] * B[k, n] + bias[n] + plus[m, n]: the product is rounded before the first is added, and each sum.
+// C[m, n] = act(A[m, k] * B[k, n] + bias[n] + plus[m, n]): the product is rounded before the first is added, and each sum.
+// A block of C gets these when its sums are done, while it is in the cache.
 void dt_gemm_then_f32(const DtGemm *g, const float *a, const float *b, float *c, const DtEpilogue *e);
 void dt_gemm_then_f64(const DtGemm *g, const double *a, const double *b, double *c, const DtEpilogue *e);
 

@@ -43,9 +43,14 @@ static void add_row(int64_t n, float *v, DtType type, const void *x) {
                                    : dt_from_f16(((const uint16_t *)x)[k]);
 }
 
+static void put_row(DtType type, void *to, int64_t at, const float *v, int64_t n) {
+  if (type == DT_TYPE_F32) memcpy((float *)to + at, v, (size_t)n * sizeof *v);
+  else dt_narrow(type, (uint16_t *)to + at, v, n);
+}
+
 void dt_gemm_half_finish(const DtGemm *g, const GemmHalfEnd *end, int64_t m, int64_t n, const float *sum, int64_t row,
                          void *c) {
-  enum { PIECE = 64 };
+  enum { PIECE = 256 };
   float v[PIECE];
   const bool wide = g->result == DT_TYPE_F32;
   for (int64_t i = 0; i < m; i++)
@@ -56,8 +61,9 @@ void dt_gemm_half_finish(const DtGemm *g, const GemmHalfEnd *end, int64_t m, int
       if (plus && end->plus_first) add_row(some, v, g->plus, plus);
       if (end->bias) add_row(some, v, g->bias, (const char *)end->bias + j * (g->bias == DT_TYPE_F32 ? 4 : 2));
       if (plus && !end->plus_first) add_row(some, v, g->plus, plus);
-      if (wide) memcpy((float *)c + at, v, (size_t)some * sizeof *v);
-      else dt_narrow(g->result, (uint16_t *)c + at, v, some);
+      if (end->kept) put_row(g->kept, end->kept, at, v, some);
+      if (end->act) end->act((void *const[]){v, (char *)c + at * (wide ? 4 : 2)}, 0, some);
+      else put_row(g->result, c, at, v, some);
     }
 }
 
@@ -86,7 +92,7 @@ void dt_gemm_half_tile(const DtGemm *g, int64_t m, int64_t n, const uint16_t *a,
       dt_gemm_own_tile(&part, m, n, x.at, y.at, to, beta, buffer);
     }
   }
-  if (round || end->bias || end->plus) dt_gemm_half_finish(g, end, m, n, to, row, c);
+  if (round || end->bias || end->plus || end->kept || end->act) dt_gemm_half_finish(g, end, m, n, to, row, c);
 }
 
 // ---- Which way

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "runtime/base/parallel.h"
 #include "runtime/device/cpu/gemm.h"
 
 // C[m, n] = beta * C + A[m, g->k] * B[g->k, n] on the calling thread alone.
@@ -34,9 +35,11 @@ int64_t dt_gemm_buffer(int64_t m, int64_t n, int64_t k);
 // nothing.
 typedef struct {
   const void *bias, *plus;
+  void *kept; // of type g->kept: where the sums go before `act`
+  DtKernel *act;
   bool plus_first;
 } GemmHalfEnd;
-// C[m, n] = sum[m, n] + those, rounded once; rows of `sum` are `row` apart. `sum` may be C itself, of float.
+// C[m, n] = act(sum[m, n] + those), rounded once; rows of `sum` are `row` apart. `sum` may be C itself, of float.
 void dt_gemm_half_finish(const DtGemm *g, const GemmHalfEnd *end, int64_t m, int64_t n, const float *sum, int64_t row,
                          void *c);
 

@@ -266,8 +266,8 @@ void dt_gemm_pairs_tile(const DtPairsKernel *v, const DtGemm *g, int64_t m, int6
   int64_t blocks = (g->k + v->kc - 1) / v->kc, all = blocks * together, kc = dt_pairs_block(v->kc, g->k);
   Rows to = {c, g->c_row, g->result == DT_TYPE_F32}, sums = to.wide ? to : (Rows){s.all, n, true};
   Finish f = {.nr = 16 * v->vectors, .m = m, .n = n, .factor = beta};
-  // A residual that is added after the bias, or to it, has a pass over the sums in the cache.
-  const bool apart = end->plus;
+  // A residual, a kept sum and a function have a pass over the sums in the cache.
+  const bool apart = end->plus || end->kept || end->act;
   const void *bias = apart ? NULL : end->bias;
   if (bias && g->bias == DT_TYPE_F32) memcpy(s.bias, bias, (size_t)n * sizeof *s.bias);
   else if (bias) dt_widen(g->bias, s.bias, bias, n);

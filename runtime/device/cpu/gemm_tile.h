@@ -37,16 +37,19 @@ DT_FN static void DT_NAME(add_row)(int64_t n, DT_REAL *c, const DT_REAL *x) {
   for (; j < n; j++) c[j] += x[j];
 }
 
-// C[m, n] += bias[n] + plus[m, n], in their order; C begins at element (i, j) of the task's tile.
+// C[m, n] += bias[n] + plus[m, n], in their order, and then the function; C begins at element (i, j) of the task's tile.
 DT_FN static void DT_NAME(finish)(const GemmEnd *e, int64_t i, int64_t j, int64_t m, int64_t n,
                                   DT_REAL *c, int64_t row) {
   const DT_REAL *bias = e->bias ? (const DT_REAL *)e->bias + j : NULL;
   const DT_REAL *plus = e->plus ? (const DT_REAL *)e->plus + i * e->row + j : NULL;
+  DT_REAL *kept = e->kept ? (DT_REAL *)e->kept + i * e->row + j : NULL;
   for (int64_t k = 0; k < m; k++, c += row) {
     if (plus && e->plus_first) DT_NAME(add_row)(n, c, plus);
     if (bias) DT_NAME(add_row)(n, c, bias);
     if (plus && !e->plus_first) DT_NAME(add_row)(n, c, plus);
     if (plus) plus += e->row;
+    if (kept) memcpy(kept + k * e->row, c, (size_t)n * sizeof *c);
+    if (e->act) e->act((void *const[]){c, c}, 0, n);
   }
 }
 

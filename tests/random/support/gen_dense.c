@@ -91,7 +91,7 @@ static Known with_term(Dense *d, const Known *sum, bool residual, const char *na
   return y;
 }
 
-// gelu by tanh, as stdlib/nn.dt writes it, or a function that differs from it a little.
+// gelu by tanh, as stdlib/nn.dt writes it, or a function that differs from it a little, or another.
 static Known with_function(Dense *d, const Known *sum) {
   Gen *g = d->g;
   Module *m = g->m;
@@ -100,7 +100,9 @@ static Known with_function(Dense *d, const Known *sum) {
   Id cube = ex_real(m, 0.044715);
   for (int i = 0; i < 3; i++) cube = ex2(m, OP_MUL, cube, x);
   Id inner = ex2(m, OP_MUL, ex_real(m, 0.79788456080286535588), ex2(m, OP_ADD, x, cube));
-  Id body = ex2(m, OP_MUL, ex2(m, OP_MUL, half, x), ex2(m, OP_ADD, ex_real(m, 1), ex1(m, OP_TANH, inner)));
+  Id body = rng_chance(&g->r, 25) ? ex2(m, OP_MAX, x, ex_real(m, 0))
+            : rng_chance(&g->r, 20) ? ex1(m, OP_TANH, x)
+                                    : ex2(m, OP_MUL, ex2(m, OP_MUL, half, x), ex2(m, OP_ADD, ex_real(m, 1), ex1(m, OP_TANH, inner)));
   add(d, &y, "a", RED_NONE, sum->rank, body);
   return y;
 }

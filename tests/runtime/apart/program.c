@@ -25,7 +25,7 @@ void *const *apart_args(const void **arg, int n) {
 #define GEMM(name, type)                                                                           \
   WRAP(void, name, (const DtGemm *g, const type *a, const type *b, type *c, type beta), (g, H(a), H(b), H(c), beta))
 static DtEpilogue here_of(const DtEpilogue *e) {
-  return (DtEpilogue){.bias = H(e->bias), .plus = H(e->plus), .kept = H(e->kept)};
+  return (DtEpilogue){.bias = H(e->bias), .plus = H(e->plus), .kept = H(e->kept), .act = e->act};
 }
 
 #define GEMM_THEN(name, type)                                                                      \
