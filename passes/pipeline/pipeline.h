@@ -2,6 +2,7 @@
 #ifndef DTC_PASSES_PIPELINE_H
 #define DTC_PASSES_PIPELINE_H
 
+#include "passes/cost.h"
 #include "passes/pipeline/sets.h"
 #include "passes/util.h"
 
@@ -40,9 +41,7 @@ static inline bool is_uniform(const Cut *c, Id v) {
   return cut_fn(c)->value.at[v].role == ROLE_IN && !is_held(c, v);
 }
 
-// cost.c: work of a statement, in units of a floating-point operation in a matrix product
-double cost_stmt(const Module *m, const Fn *f, const Stmt *s);
-double cost_fn(const Module *m, Id fn);
+// balance.c
 // Parts n units in a row into `parts` intervals so that the most expensive one is as cheap as can
 // be. cross[i]: what it costs both sides to cut before unit i. part[i] is unit i's. Needs n >=
 // parts.
