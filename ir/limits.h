@@ -28,6 +28,8 @@
   X(search_states, 1000000, 0, MOST_LIMIT, "states in all searches of an axis")                    \
   X(search_ways, 729, 1, 1 << 30, "ways to split a statement that are tried")                      \
   X(search_combinations, 512, 1, 1 << 30, "combinations of what a stack has in and out")           \
+  /* passes/recompute: what is saved within a budget of bytes */                                   \
+  X(keep_nodes, 250, 0, 1 << 30, "nodes of the search for the least cost within a budget")         \
   /* ir/prover.c: what is not proved within these is taken for unknown */                          \
   X(prove_atoms, 2000, 1, 1 << 20, "different unknowns of a statement")                            \
   X(prove_definitions, 4, 0, 4, "nested definitions that a proof looks through")                   \
@@ -39,7 +41,7 @@
 
 // Of the target, which states their values (Target.limits of codegen/target.h): X(name, least, most, meaning)
 #define TARGET_LIMITS(X)                                                                           \
-  /* costs: passes/pipeline/cost.c, codegen/host/chunk.c, passes/shard/ */                         \
+  /* costs: passes/cost.c, codegen/host/chunk.c, passes/shard/ */                         \
   X(loop_flops, 1, 1 << 24, "operations of products that cost as much as one of loops")            \
   X(slow_flops, 1, 1 << 24, "and as one of exp and its like")                                      \
   X(byte_flops, 1, 1 << 24, "and as a byte of memory that a kernel moves")                         \
