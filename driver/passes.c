@@ -20,6 +20,7 @@ const Pass pass_table[] = {
      FACT_FLAT, 0},
     {"shard", "put indices on mesh axes", pass_shard, FACT_FLAT, 0},
     {"localise", "make the program that each rank runs", pass_localise, FACT_FLAT, 0},
+    {"recompute", "compute again in the backward pass what is not saved", pass_recompute, FACT_STORED, 0},
     {"pipeline", "cut the step into the chunks of a pipeline", pass_pipeline, FACT_STORED, 0},
     {"normalise", "bring statements into the normal form for kernels", pass_normalise, FACT_STORED, FACT_NORMAL},
     // The lowered level: the module stays as it is.
@@ -83,11 +84,16 @@ bool pipeline_run(Module *m, const PipelineOptions *o) {
   unsigned facts = 0;
   Buf before = {0};
   bool ok = true;
-  if (o->verify) verify(m, "frontend", false);
+  Str after = o->after;
+  if (o->verify && !after) verify(m, "frontend", false);
   for (int i = 0; ok && i < pass_count; i++) {
     const Pass *p = &pass_table[i];
     if ((p->requires & facts) != p->requires) BUG("pass %s comes too early", p->name);
     facts |= p->guarantees;
+    if (after) { // it was run before
+      if (!strcmp(after, p->name)) after = NULL;
+      continue;
+    }
     ok = run_one(m, p, o, facts & FACT_RANGED, &before);
     if (ok && o->twin && p->run == pass_inline) ok = pass_inline(o->twin) && mark_batch(m, o->twin);
     if (o->until && !strcmp(o->until, p->name)) break;

@@ -32,7 +32,7 @@ typedef struct PipelineOptions {
   bool places; // dumps say where in the source things are from
   bool time; // seconds of each pass to stderr
   bool verify; // after every pass
-  Str until; // last pass to run, or NULL for all
+  Str after, until; // the passes after `after` (NULL: from the first on) up to `until` (NULL: to the last)
   Module *twin; // the same model with a microbatch of another size, as the front end makes it; or NULL
 } PipelineOptions;
 

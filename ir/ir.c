@@ -13,6 +13,7 @@ const char *const intrinsic_name[NINTR] = {"", "attention"};
 const char *const init_name[NINIT] = {"zeros", "ones", "normal", "uniform", "const"};
 const char *const chunk_part_name[NCHUNK_PART] = {"forward", "backward", "weights", "eval",
                                                 "sample"};
+const char *const recompute_name[NRECOMPUTE] = {"none", "full", "selective", "auto"};
 const char *const entry_name[NENTRY] = {"loss", "eval_loss", "sample", "count",
                                         "step", "eval",      "update"};
 const OpInfo op_info[NOP] = {

@@ -447,6 +447,16 @@ typedef struct DataRange {
   Id loc;
 } DataRange;
 
+// What the backward pass of a stack's layers computes again; passes/recompute.c.
+typedef enum Recompute { RECOMPUTE_NONE, RECOMPUTE_FULL, RECOMPUTE_SELECTIVE, RECOMPUTE_AUTO, NRECOMPUTE } Recompute;
+extern const char *const recompute_name[NRECOMPUTE]; // "none" "full" "selective" "auto"
+// What pass recompute did, of a microbatch and in all stacks together.
+typedef struct Recomputed {
+  int64_t before, kept; // bytes that layers saved for their backward pass, and save now
+  double cost; // operations that run again; what ranks exchange counts too (passes/cost.h)
+  bool proved; // auto: none costs less within the budget
+} Recomputed;
+
 typedef struct Module {
   Arena *arena;
   Sources *src;
@@ -474,6 +484,9 @@ typedef struct Module {
   uint32_t stages, chunks;
   bool split;
   Str schedule;
+  Recompute recompute; // that pass recompute is to do; NONE after it
+  int64_t keep; // AUTO: bytes that layers may save
+  Recomputed recomputed; // not in the text form
   VEC(Chunk) chunk; // passes/pipeline.c; in place of ENTRY_STEP, ENTRY_EVAL and ENTRY_SAMPLE
   Train train;
   struct Plan *lowered; // codegen/lower/kernel.h: kernels, from pass fuse on; NULL before

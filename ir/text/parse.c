@@ -736,6 +736,18 @@ static bool pipeline(Parser *p) {
   return p_expect(p, TOK_STRING, "the schedule's name");
 }
 
+// recompute = 'recompute' ('full' | 'selective' | 'auto' BYTES)
+static bool recompute(Parser *p) {
+  Module *m = p->m;
+  const Token *t = tok(p);
+  for (int i = RECOMPUTE_FULL; i < NRECOMPUTE; i++)
+    if (accept_word(p, recompute_name[i])) m->recompute = (Recompute)i;
+  if (!m->recompute) return p_fail(p, t, "expected full, selective or auto");
+  if (m->recompute != RECOMPUTE_AUTO) return true;
+  t = tok(p);
+  return p_integer(p, &m->keep) && (m->keep >= 0 || p_fail(p, t, "a budget of bytes is not negative"));
+}
+
 // holds = 'holds' NAME ['[' FIRST ',' COUNT ']']
 static bool holds(Parser *p, Chunk *c) {
   const Token *t = tok(p);
@@ -806,6 +818,7 @@ static bool item(Parser *p) {
   if (accept_word(p, "metric")) return metric(p);
   if (accept_word(p, "axis")) return axis(p);
   if (accept_word(p, "spmd")) return p->m->spmd = true;
+  if (accept_word(p, "recompute")) return recompute(p);
   if (accept_word(p, "pipeline")) return pipeline(p);
   if (accept_word(p, "chunk")) return chunk(p);
   if (accept_word(p, "param")) return param(p);

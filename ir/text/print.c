@@ -724,6 +724,8 @@ static void put_axes(const Module *m, Buf *b) {
                x->heads ? " heads" : "", x->ring ? " ring" : "", x->folded ? " folded" : "");
   }
   if (m->spmd) buf_printf(b, "spmd\n");
+  if (m->recompute == RECOMPUTE_AUTO) buf_printf(b, "recompute auto %lld\n", (long long)m->keep);
+  else if (m->recompute) buf_printf(b, "recompute %s\n", recompute_name[m->recompute]);
   if (m->stages < 2) return;
   buf_printf(b, "pipeline %u", m->stages);
   if (m->chunks > 1) buf_printf(b, " chunks %u", m->chunks);

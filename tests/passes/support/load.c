@@ -51,7 +51,7 @@ bool run_pass(Module *m, const char *pass, const char *path) {
   } table[] = {{"inline", pass_inline},       {"batch", pass_batch},
                {"differentiate", pass_differentiate}, {"optimizer", pass_optimizer},
                {"precision", pass_precision}, {"shard", pass_shard}, {"localise", pass_localise},
-               {"pipeline", pass_pipeline}, {"simplify", pass_simplify},
+               {"recompute", pass_recompute}, {"pipeline", pass_pipeline}, {"simplify", pass_simplify},
                {"normalise", pass_normalise}};
   for (size_t i = 0; i < sizeof table / sizeof *table; i++)
     if (!strcmp(table[i].name, pass)) return table[i].run(m) && verified(m, path, pass);
