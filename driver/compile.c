@@ -10,6 +10,7 @@
 #include "codegen/lower/verify.h"
 #include "codegen/link.h"
 #include "codegen/target.h"
+#include "driver/checkpoint.h"
 #include "driver/passes.h"
 #include "driver/fits.h"
 #include "driver/report.h"
@@ -25,6 +26,7 @@ typedef struct Job {
   Sources *src;
   Module *m;
   Limits limits;
+  Checkpoint plain; // with --checkpoint: the module before recomputation
 } Job;
 
 // Sets the module's target, and its limits.
@@ -234,6 +236,11 @@ static void report_as(const Job *j, const Plan *p, const Report *r, FILE *out) {
 
 static int report(const Job *j, const Plan *p) {
   Report r = report_make(p, data_degree(j->o));
+  Report plain;
+  if (j->o->checkpoint) {
+    plain = checkpoint_report(&j->plain, RECOMPUTE_NONE, 0);
+    r.plain = &plain;
+  }
   char *text = NULL;
   size_t n = 0;
   FILE *f = open_memstream(&text, &n);
@@ -351,7 +358,8 @@ static void add_axes(Job *j) {
 
 // The last pass that the requested output needs.
 static Str last_pass(const Options *o) {
-  if (o->interpret) return o->pp > 1 ? "pipeline" : o->tp > 1 || o->cp > 1 ? "localise" : "precision";
+  if (o->interpret)
+    return o->pp > 1 ? "pipeline" : o->checkpoint ? "recompute" : o->tp > 1 || o->cp > 1 ? "localise" : "precision";
   if (!o->check || o->emit || o->report) return NULL;
   Str last = "batch";
   bool past = false;
@@ -361,6 +369,15 @@ static Str last_pass(const Options *o) {
       last = pass_table[i].name;
   }
   return last;
+}
+
+// Whether the passes up to `until` (NULL: all) have pass `name` among them.
+static bool passes_reach(Str until, const char *name) {
+  for (int i = 0; until && i < pass_count; i++) {
+    if (!strcmp(pass_table[i].name, name)) return true;
+    if (!strcmp(pass_table[i].name, until)) return false;
+  }
+  return true;
 }
 
 // Ranks of an interpreted run.
@@ -377,6 +394,22 @@ static bool read_limits(Job *j) {
   if (!text || limits_set(&j->limits, text, &why)) return true;
   fprintf(stderr, "dtc: DTC_LIMITS: %s\n", why.text);
   return false;
+}
+
+// The passes up to localise, and then what pass recompute is to do. 0, or an exit status.
+static int prepare_checkpoint(Job *j, PipelineOptions po) {
+  const Options *o = j->o;
+  int64_t least;
+  po.until = "localise";
+  if (!pipeline_run(j->m, &po)) return EXIT_MODEL;
+  j->plain = checkpoint_new(j->m, zero_options(o), (int)o->in_flight, data_degree(o));
+  j->m->recompute = o->checkpoint;
+  if (o->checkpoint != RECOMPUTE_AUTO) return 0;
+  j->m->keep = checkpoint_choose(&j->plain, o->checkpoint_memory, &least);
+  if (j->m->keep >= 0) return 0;
+  fprintf(stderr, "%s: error: a rank needs %lld bytes of memory with as much recomputed as can be, more than --checkpoint auto:%lld\n",
+          o->input, (long long)least, (long long)o->checkpoint_memory);
+  return EXIT_MODEL;
 }
 
 // ---- the model as it is written
@@ -502,6 +535,11 @@ int compile(const Options *o, Arena *a) {
   PipelineOptions po = {.dump_after = o->dump_after, .dump = stdout, .places = o->dump_places,
                         .time = o->time, .verify = checked,
                         .until = last_pass(o), .twin = twin(&j)};
+  if (o->checkpoint && passes_reach(po.until, "recompute")) {
+    status = prepare_checkpoint(&j, po);
+    if (status) return status;
+    po.after = "localise";
+  }
   if (!pipeline_run(j.m, &po)) return EXIT_MODEL;
   if (o->interpret) {
     InterpretRun run = {.steps = o->steps ? o->steps : 3, .ranks = ranks(o), .zero = zero_options(o), .data = o->data};

@@ -40,6 +40,11 @@ static const Row rows[] = {
      "processor: native (default), x86-64, x86-64-v3,\nx86-64-v4, or a name that LLVM knows"},
     {OPT_MEMORY, "memory", "BYTES",
      "refuse a program if a rank needs more (80G, 512M),\nand list options that would fit"},
+    {OPT_CHECKPOINT, "checkpoint", "none|full|selective|auto[:BYTES]",
+     "activation checkpointing: what a stack's layer\n"
+     "computes again in its backward pass. full: all but\n"
+     "its input; selective: attention, norms, activations;\n"
+     "auto: what makes a rank fit BYTES (or --memory)"},
     {0, NULL, NULL, "Many ranks"},
     {OPT_TP, "tp", "N", "tensor-parallel degree: ranks that share a layer's\nproducts"},
     {OPT_SEQUENCE, "sequence-parallel", NULL,
@@ -84,8 +89,9 @@ static const Row rows[] = {
      "and gradients with --interpret=source; or run a\nPROGRAM that was compiled before"},
     {OPT_DATA, "data", "PATH", "--interpret, --verify-run: training data instead of\nthe model's"},
     {OPT_DP, "dp", "N",
-     "data-parallel degree for --report, --memory, --emit\n"
-     "schedule, --interpret and --verify-run; a launch\ncomputes its degree"},
+     "data-parallel degree for --report, --memory,\n"
+     "--checkpoint auto, --emit schedule, --interpret and\n"
+     "--verify-run; a launch computes its degree"},
     {OPT_GLOBAL_BATCH, "global-batch", "N",
      "batch for --report, --memory, --emit schedule,\n--interpret and --verify-run"},
     {OPT_RUN, "run", "PASS,...", "the input is IR text: run only these passes and\nprint"},
@@ -100,7 +106,6 @@ static const Row rows[] = {
     {0, NULL, NULL, "Options with one choice on the CPU"},
     {OPT_DETERMINISTIC, "deterministic", NULL, "the same bits in each run: always on"},
     {OPT_EP, "ep", "N", "expert-parallel degree: 1"},
-    {OPT_CHECKPOINT, "checkpoint", "none", "activation checkpointing: none"},
     {OPT_BUNDLE, "bundle", "DIR", "refused: a program for the CPU needs no bundle"},
 };
 enum { NROW = sizeof rows / sizeof rows[0] };
@@ -196,6 +201,19 @@ static int set_target(Options *o, const char *name) {
 static int one_only(const char *name, const char *value, const char *only) {
   if (!strcmp(value, only)) return 0;
   return usage("--%s %s: this version of dtc has --%s %s only", name, value, name, only);
+}
+
+static int set_checkpoint(Options *o, const char *v) {
+  const char *colon = strchr(v, ':');
+  size_t n = colon ? (size_t)(colon - v) : strlen(v);
+  for (int i = 0; i < NRECOMPUTE; i++) {
+    if (strlen(recompute_name[i]) != n || strncmp(recompute_name[i], v, n)) continue;
+    o->checkpoint = (Recompute)i;
+    o->checkpoint_memory = 0;
+    if (!colon) return 0;
+    if (i == RECOMPUTE_AUTO && bytes(colon + 1, &o->checkpoint_memory)) return 0;
+  }
+  return usage("--checkpoint %s: expected none, full, selective, auto or auto:BYTES, with BYTES like 80G", v);
 }
 
 static int number(const char *name, const char *value, int64_t *to) {
@@ -306,9 +324,14 @@ static int combine(Options *o) {
     return usage("--cp-attention %s is for --cp 2 or more", o->ring ? "ring" : "alltoall");
   if (o->reduce && o->interpret)
     return usage("--reduce-dtype is for a program: --interpret computes in double precision");
+  if (o->checkpoint == RECOMPUTE_AUTO && !o->checkpoint_memory && !(o->checkpoint_memory = o->memory))
+    return usage("--checkpoint auto needs the memory of a rank: --checkpoint auto:80G, or --memory 80G");
+  if (o->checkpoint && o->source)
+    return usage("--interpret=source runs the model as written, which saves all: --checkpoint is for programs");
   if (o->sequence && o->tp < 2) return usage("--sequence-parallel is for --tp 2 or more");
-  if (o->dp && !o->report && !o->interpret && !o->verify_run && !o->memory && o->emit != EMIT_SCHEDULE)
-    return usage("--dp is for --report, --memory, --emit schedule, --interpret and --verify-run: a "
+  if (o->dp && !o->report && !o->interpret && !o->verify_run && !o->memory && o->emit != EMIT_SCHEDULE &&
+      o->checkpoint != RECOMPUTE_AUTO)
+    return usage("--dp is for --report, --memory, --checkpoint auto, --emit schedule, --interpret and --verify-run: a "
                  "launch computes the data-parallel degree");
   o->accumulate_each = o->accumulate ? !strcmp(o->accumulate, "each") : o->zero >= 2;
   o->gather_once = o->gather && !strcmp(o->gather, "once");
@@ -388,7 +411,7 @@ static int set(Options *o, Arena *a, int key, const char *v) {
   case OPT_TARGET: return set_target(o, v);
   case OPT_EMULATE: o->emulate = true; return 0;
   case OPT_ARCH: o->arch = v; return 0;
-  case OPT_CHECKPOINT: return one_only("checkpoint", v, "none");
+  case OPT_CHECKPOINT: return set_checkpoint(o, v);
   case OPT_PRECISION:
     o->precision = v;
     if (!strcmp(v, "fp32") || !strcmp(v, "fp64") || !strcmp(v, "bf16") || !strcmp(v, "fp16")) return 0;

@@ -2,7 +2,7 @@
 #ifndef DTC_OPTIONS_H
 #define DTC_OPTIONS_H
 
-#include "ir/util.h"
+#include "ir/ir.h"
 
 typedef enum Emit { EMIT_NONE, EMIT_AST, EMIT_IR, EMIT_KERNELS, EMIT_C, EMIT_PLAN, EMIT_SCHEDULE, EMIT_FORM } Emit;
 
@@ -26,6 +26,8 @@ typedef struct Options {
   Str save_temps;
   Str program, data; // of --verify-run: a program compiled before; --data. NULL: none
   int64_t memory; // bytes, 0: no limit
+  Recompute checkpoint;
+  int64_t checkpoint_memory; // auto: bytes of a rank; 0: as `memory`
   int64_t global_batch, steps; // 0: as the model says
   int64_t tp, cp; // 0: 1
   bool sequence, heads, ring; // --sequence-parallel; --cp-attention alltoall and ring

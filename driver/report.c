@@ -73,7 +73,7 @@ static void add_memory(Report *r, const Plan *p) {
 
 Report report_make(const Plan *p, int ranks) {
   const Module *m = p->m;
-  Report r = {.ranks = ranks, .in_flight = p->in_flight > 1 ? p->in_flight : 1};
+  Report r = {.ranks = ranks, .again = m->recomputed, .in_flight = p->in_flight > 1 ? p->in_flight : 1};
   for (uint32_t i = 0; i < m->param.n; i++) {
     int64_t n = 1;
     for (int d = 0; d < m->param.at[i].rank; d++) n *= m->param.at[i].extent[d];
@@ -166,6 +166,31 @@ static void traffic_text(const Report *r, FILE *out) {
   }
 }
 
+// Operations of a microbatch that run again, and what they are a part of.
+static double again_flops(const Report *r, double *of) {
+  *of = r->plain->matrix_flops + r->plain->other_flops;
+  return r->matrix_flops + r->other_flops - *of;
+}
+
+static void again_text(const Report *r, FILE *out) {
+  double of, flops = again_flops(r, &of);
+  fprintf(out, "FLOPs computed again     %16.4g (%.1f%% more than without%s)\n", flops, 100 * flops / of,
+          r->again.proved ? "" : "; not proved least");
+  fprintf(out, "layers save              %16lld bytes of a microbatch, without recomputation %lld\n",
+          (long long)r->again.kept, (long long)r->again.before);
+}
+
+static int64_t activation_bytes(const Report *r) { return r->frame_bytes + r->pipeline_bytes; }
+
+static void again_json(const Report *r, FILE *out) {
+  double of, flops = again_flops(r, &of);
+  fprintf(out, ",\"recomputation\":{\"flops\":%.17g,\"flops_without\":%.17g,\"cost\":%.17g,\"proved\":%s,", flops, of,
+          r->again.cost, r->again.proved ? "true" : "false");
+  fprintf(out, "\"saved\":%lld,\"saved_without\":%lld,\"activations\":%lld,\"activations_without\":%lld,\"total_without\":%lld}",
+          (long long)r->again.kept, (long long)r->again.before, (long long)activation_bytes(r),
+          (long long)activation_bytes(r->plain), (long long)r->plain->total_bytes);
+}
+
 void report_text(const Report *r, const Module *m, FILE *out) {
   fprintf(out, "%s, %s, ", m->name, dtype_name[param_type(m)]);
   layout_text(r, m, out);
@@ -177,6 +202,7 @@ void report_text(const Report *r, const Module *m, FILE *out) {
   fprintf(out, "kernels a microbatch     %16u\n", r->kernels);
   fprintf(out, "FLOPs a microbatch       %16.4g (matrix products and attention %.4g, the rest %.4g)\n",
           r->matrix_flops + r->other_flops, r->matrix_flops, r->other_flops);
+  if (r->plain) again_text(r, out);
   if (m->axis.n)
     fprintf(out, "plan over %-14s %16s\n", report_axes(m), m->unproved ? "not proved least" : "proved least");
   fprintf(out, "\n");
@@ -185,6 +211,11 @@ void report_text(const Report *r, const Module *m, FILE *out) {
   for (int i = 0; i < REPORT_MEMORY; i++) {
     ReportBytes b = report_bytes(r, i);
     if (!b.sum || i == REPORT_MEMORY - 1) line(out, b.label, b.bytes);
+  }
+  if (r->plain) {
+    fprintf(out, "\nmemory without recomputation\n");
+    line(out, "activations, pipeline", activation_bytes(r->plain));
+    line(out, "total", r->plain->total_bytes);
   }
   traffic_text(r, out);
   if (r->bubble.all)
@@ -211,6 +242,7 @@ void report_json(const Report *r, const Module *m, FILE *out) {
     fprintf(out, "%s{\"axis\":\"%s\",\"what\":\"%s\",\"count\":%.0f,\"bytes\":%.0f}", i ? "," : "",
             w->axis, w->what, w->count, w->bytes);
   }
-  fprintf(out, "],\"bubble\":%.6g}\n",
-          r->bubble.all ? (double)r->bubble.idle / (double)r->bubble.all : 0.0);
+  fprintf(out, "],\"bubble\":%.6g", r->bubble.all ? (double)r->bubble.idle / (double)r->bubble.all : 0.0);
+  if (r->plain) again_json(r, out);
+  fprintf(out, "}\n");
 }

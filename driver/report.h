@@ -19,6 +19,8 @@ typedef struct Report {
   int64_t microbatches; // of one optimizer step, on all ranks
   int in_flight; // of them, that a rank has under way at once
   uint32_t kernels; // launched by one microbatch
+  Recomputed again; // by the backward pass of one microbatch
+  const struct Report *plain; // --checkpoint: of the program without recomputation; NULL where none was asked for
   Traffic traffic; // of a rank of `stage`, in a step
   DtPipeBubble bubble; // all 0: no pipeline
 } Report;

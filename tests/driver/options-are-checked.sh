@@ -146,8 +146,16 @@ says "is for --interpret" err.txt
 expect 2 "$DTC" "$MLP" --global-batch 64 -o train
 says "-D batch=N" err.txt
 expect 2 "$DTC" "$MLP" -D =3
-expect 2 "$DTC" "$MLP" --checkpoint full
-says "has --checkpoint none only" err.txt
+for bad in some auto:0 auto:x full:80G; do
+  expect 2 "$DTC" "$MLP" --checkpoint $bad
+  says "expected none, full, selective, auto or auto:BYTES" err.txt
+done
+expect 2 "$DTC" "$MLP" --checkpoint auto
+says "needs the memory of a rank" err.txt
+expect 2 "$DTC" "$MLP" --checkpoint full --interpret=source
+says "which saves all" err.txt
+expect 1 "$DTC" "$MLP" --checkpoint auto:1K --report
+says "a rank needs [0-9]+ bytes of memory with as much recomputed as can be, more than --checkpoint auto:1024" err.txt
 expect 3 "$DTC" "$MLP" -o .
 says "cannot write .: Is a directory" err.txt
 cp "$MLP" copy.dt

@@ -41,6 +41,7 @@ FIELDS = [
     "group",
     "schedule",
     "flight",
+    "checkpoint",
     "micro",
     "ranks",
 ]
@@ -56,6 +57,7 @@ ONE = dict(
     group=0,
     schedule="1f1b",
     flight=1,
+    checkpoint="none",
     micro=0,
     ranks=1,
 )
@@ -286,6 +288,8 @@ def options(l):
         out += ["--cp-attention", l["attention"]]
     if l["sequence"]:
         out += ["--sequence-parallel"]
+    if l["checkpoint"] != "none":
+        out += ["--checkpoint", l["checkpoint"]]
     if l["flight"] > 1:
         out += ["--in-flight", str(l["flight"])]
     if l["ranks"] > 1:
@@ -293,6 +297,11 @@ def options(l):
         out += ["--gather", l["gather"]] if l["zero"] == 3 else []
         out += ["--zero-group", str(l["group"])] if l["group"] else []
     return out + (["--schedule", l["schedule"]] if l["pp"] > 1 else [])
+
+
+def degree(l):
+    """Of dtc, where what it does depends on the data-parallel degree."""
+    return ["--dp", str(data_ranks(l))] if data_ranks(l) > 1 else []
 
 
 def npy(path, descr, shape, raw):
@@ -367,6 +376,25 @@ class Runner:
             raise Failed(f"exit status {status}: {text.strip()}")
         return text
 
+    def report(self, model, l, checkpoint, precision):
+        """What --report=json says of the layout with that recomputation."""
+        command = [self.dtc, model.path, "--precision", precision, "--report=json", *model.options]
+        for d in model.defines + ([f"microbatch={l['micro']}"] if l["micro"] else []):
+            command += ["-D", d]
+        text, status = self.run(command + options(dict(l, checkpoint=checkpoint)) + degree(l))
+        if status in (1, 2) and refusal(text):
+            raise Refused(refusal(text))
+        if status:
+            raise Failed(f"dtc's exit status {status}: {text.strip()}")
+        return json.loads(text[text.index("{\"model\"") :])  # after warnings
+
+    def checkpoint(self, model, l, precision):
+        """The layout with bytes for --checkpoint auto: half way between none and full, or none where full needs no less."""
+        if l["checkpoint"] != "auto":
+            return l
+        none, full = (self.report(model, l, c, precision)["memory"]["total"] for c in ("none", "full"))
+        return dict(l, checkpoint=f"auto:{(none + full) // 2}" if full < none else "none")
+
     def compile(self, model, l, out, extra=(), precision=None):
         """Writes the program `out`, unless the last one compiled is the same."""
         precision = precision or self.precision
@@ -374,10 +402,11 @@ class Runner:
         if self.built.get(out) == key:
             return
         self.built.pop(out, None)
+        l = self.checkpoint(model, l, precision)
         command = [self.dtc, model.path, "--precision", precision, "-o", out, *model.options, *extra]
         for d in model.defines + ([f"microbatch={l['micro']}"] if l["micro"] else []):
             command += ["-D", d]
-        text, status = self.run(command + options(l))
+        text, status = self.run(command + options(l) + (degree(l) if "auto" in l["checkpoint"] else []))
         if status in (1, 2) and refusal(text):
             raise Refused(refusal(text))
         if status:
