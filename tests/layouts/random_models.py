@@ -189,6 +189,19 @@ class Case:
             raise eq.Failed(f"in {self.spec['half']} the first loss is {loss}, not {want}")
         return off
 
+    def same_bits(self, l):
+        """Recomputation gives the losses and the states of the same layout without it, to the bit."""
+        self.runner.limits = self.spec.get("limits", "")
+        try:
+            again, plain = (
+                self.runner.train(self.model, x, name) for x, name in ((l, "again"), (dict(l, checkpoint="none"), "plain"))
+            )
+        finally:
+            self.runner.limits = self.spec.get("one_rank", "")
+        losses = [[(r["loss"], r["grad_norm"]) for r in run[0]] for run in (again, plain)]
+        if losses[0] != losses[1] or again[1] != plain[1]:
+            raise eq.Failed(f"--checkpoint {l['checkpoint']} gives other bits than none: {losses}")
+
     def differs(self, l):
         """Compares with one rank; limits are lowered for the layout alone."""
         base = self.base_of(l)
@@ -270,7 +283,7 @@ def smaller_layouts(l):
         yield dict(l, ranks=l["ranks"] // dp, group=0)
     if l["zero"]:
         yield dict(l, zero=0, gather="each", group=0)
-    for name in ("sequence", "attention", "accumulate", "gather", "group", "schedule"):
+    for name in ("sequence", "attention", "accumulate", "gather", "group", "schedule", "checkpoint"):
         if l[name] != eq.ONE[name]:
             yield dict(l, **{name: eq.ONE[name]})
 
@@ -283,6 +296,8 @@ def fails(runner, spec, l):
         case.base_of(l)
         try:
             case.differs(l)
+            if l["checkpoint"] != "none":
+                case.same_bits(l)
         except eq.Failed as e:
             return str(e)
     except (eq.Failed, eq.Refused, Redraw):
@@ -370,7 +385,7 @@ def run_model(dtc, folder, seed, number, ranks, layouts, tries):
             for l in legal
         ]
     r, seen, tried = random.Random(f"{seed} {number} layouts"), set(), 0
-    aimed = aims(case.spec)
+    aimed, again = aims(case.spec), random.Random(f"{seed} {number} recomputation")
     while legal and ran < layouts and tried < 20 * layouts:
         tried += 1
         some = [l for l in legal if aimed(l)] if r.random() < 0.5 else []
@@ -378,9 +393,12 @@ def run_model(dtc, folder, seed, number, ranks, layouts, tries):
             r.sample(some or legal, min(30, len(some or legal))),
             key=lambda x: len(eq.pairs(x, case.model.batch) - seen),
         )
+        l = dict(l, checkpoint=again.choice(["none", "full", "selective", "auto"]))
         runner.log = []
         try:
             out.append((l, "passed", case.differs(l)))
+            if l["checkpoint"] != "none":
+                case.same_bits(l)
             if case.spec.get("sources") and ran == 0:
                 case.rebuild(l)
             if case.spec.get("half") and l["attention"] != "ring":

@@ -11,7 +11,7 @@
 
 const char *const stage_name[NSTAGE] = {"generate",      "text",    "inline",    "range",
                                         "differentiate", "tangent", "finite",  "precision",
-                                        "simplify",      "normalise", "compile", "forward",
+                                        "simplify",      "recompute", "normalise", "compile", "forward",
                                         "backward"};
 static Stage nowhere;
 Stage *current_stage = &nowhere;
@@ -181,6 +181,22 @@ static bool draws_halves(Check *c, Module *m) {
   return verified(c, m, STAGE_PRECISION) && round_trip(c, m);
 }
 
+// What layers compute again, as drawn: for auto a budget between the most and the least that they can save.
+static void draw_recompute(Check *c, Module *m) {
+  Rng r = {c->o->seed ^ 0x7ec0};
+  Arena *a = arena_new();
+  int64_t least, most;
+  recompute_range(copy_module(a, m), &least, &most);
+  m->recompute = (Recompute)rng_below(&r, NRECOMPUTE);
+  if (m->recompute == RECOMPUTE_AUTO) m->keep = least + (most - least) * rng_below(&r, 9) / 8;
+  arena_free(a);
+}
+
+static bool recompute(Check *c, Module *m, Entry entry, const Activation *want, double unit) {
+  if (entry == ENTRY_STEP) draw_recompute(c, m);
+  return pass(c, m, pass_recompute, STAGE_RECOMPUTE, entry, want, unit);
+}
+
 // From after differentiate to before code generation. `want`: what the entry must give, with bounds
 // for roundoff(c); it becomes out's.
 static bool lower(Check *c, Module *m, Entry entry, Stage stage, Activation *want, Lowered *out) {
@@ -196,7 +212,7 @@ static bool lower(Check *c, Module *m, Entry entry, Stage stage, Activation *wan
     activation_free(want);
     ok = draws_halves(c, m) && reference(c, want, m, m->entry[entry], unit, STAGE_PRECISION);
   }
-  ok = ok && pass(c, m, pass_simplify, STAGE_SIMPLIFY, entry, want, unit) &&
+  ok = ok && pass(c, m, pass_simplify, STAGE_SIMPLIFY, entry, want, unit) && recompute(c, m, entry, want, unit) &&
             pass(c, m, pass_normalise, STAGE_NORMALISE, entry, want, unit);
   if (!ok) return false;
   *out = (Lowered){.m = m, .fn = m->entry[entry], .unit = unit, .stage = stage, .origin = *want};

@@ -16,6 +16,7 @@ typedef enum Stage {
   STAGE_FINITE, // the gradient is that of central differences
   STAGE_PRECISION,
   STAGE_SIMPLIFY,
+  STAGE_RECOMPUTE,
   STAGE_NORMALISE,
   STAGE_COMPILE, // fuse, plan, kernels, host code, link
   STAGE_FORWARD, // compiled, it computes what the interpreter does
