@@ -103,7 +103,7 @@ class Model:
 
     def __init__(
         self, name, path, defines=(), arguments=(), batch=12, few=(), local=False, heads=0, clip=0.0, took=1 - BETA1,
-        options=(),
+        options=(), val=False,
     ):
         self.name, self.path, self.defines, self.arguments = (
             name,
@@ -119,6 +119,7 @@ class Model:
             clip,
         )
         self.options = list(options)  # of dtc
+        self.val = val  # it has data to validate with: after each step
         self.took = took  # the part of a gradient that the first moment takes in
 
 
@@ -398,7 +399,7 @@ class Runner:
     def compile(self, model, l, out, extra=(), precision=None):
         """Writes the program `out`, unless the last one compiled is the same."""
         precision = precision or self.precision
-        key = (out, model.name, model.path, build_key(l), tuple(extra), precision)
+        key = (out, model.name, model.path, build_key(l), tuple(model.options), tuple(extra), precision)
         if self.built.get(out) == key:
             return
         self.built.pop(out, None)
@@ -430,7 +431,7 @@ class Runner:
                 "--steps",
                 str(STEPS),
                 "--eval-every",
-                "0",
+                str(int(model.val)),
                 "--save",
                 f"{name}.ck",
                 "--save-every",
@@ -443,9 +444,20 @@ class Runner:
             ]
         )
         with open(f"{self.folder}/{name}.jsonl") as f:
-            records = [r for r in map(json.loads, f) if "loss" in r]
+            records = steps_of(map(json.loads, f))
         states = [tensors(f"{self.folder}/{name}.ck/step-{s:08d}") for s in range(1, STEPS + 1)]
         return records, states
+
+
+def steps_of(log):
+    """The records of steps; each takes in the validation after it."""
+    steps = []
+    for r in log:
+        if "loss" in r:
+            steps.append(r)
+        elif "val_loss" in r:
+            steps[-1]["val_loss"] = r["val_loss"]
+    return steps
 
 
 CUDA = ["--target", "cuda", "--emulate"]
@@ -501,7 +513,9 @@ def compare(base, got, clip=0.0, took=1 - BETA1):
             worst = (d if d == d else math.inf, what)
 
     for a, b in zip(logs, logs2):
-        for what in ("loss", "grad_norm"):
+        if ("val_loss" in a) != ("val_loss" in b):
+            raise Failed(f"step {a['step']} has one validation, not two")
+        for what in ["loss", "grad_norm"] + ["val_loss"] * ("val_loss" in a):
             if a[what] is None or b[what] is None:
                 raise Failed(f"{what} is not finite")
             note(

@@ -874,6 +874,7 @@ def draw(r):
     spec["limits"] = ",".join(x for x in (draw_effort(r), limits) if x)
     source(spec, False, r)  # parts draw what they need
     add_more(spec)
+    add_modes(spec)
     return spec
 
 
@@ -893,10 +894,19 @@ def add_more(spec):
     source(spec, False, r)
 
 
+def add_modes(spec):
+    """How else the model is compiled and run, with random numbers of its own as above."""
+    r = random.Random(f"modes {spec['seed']}")
+    spec["cuda"] = r.random() < 0.25  # compiled for CUDA, too; its kernels run on the CPU
+    spec["val"] = r.random() < 0.25  # validated after each step
+    spec["wide_residual"] = r.random() < 0.5  # in 16 bits, the residual stream in fp32
+    spec["wide_layers"] = r.random() < 0.3  # in 16 bits, products of layers in fp32
+
+
 # ---- writing
 
 MAP = """layer Map(in, out, biased = true) {
-  param weight[in | out]@param = normal(0.5)
+@precision  param weight[in | out]@param = normal(0.5)
   param bias[out] = normal(0.2) if biased
   forward(x[..., in]) { return y[..., o] = sum(i: x[..., i] * weight[i, o]) + bias[o]@statement }
 }
@@ -918,7 +928,8 @@ ASKED = {
 
 def write_map(spec):
     param, statement = ASKED[spec["asked"]] if spec.get("asked") else ("", "")
-    return MAP.replace("@param", param).replace("@statement", statement)
+    wide = "  precision = fp32\n" if spec.get("wide_layers") else ""
+    return MAP.replace("@precision", wide).replace("@param", param).replace("@statement", statement)
 
 
 # Names of the model's last layer and of its file that are something else in C, or hold what C quotes.
@@ -1205,8 +1216,8 @@ def source(spec, kinks, r=None):
         f"classes = {spec['classes']}"
     )
     names = [x.split("[")[0] for x in (a, b)]
-    train = [
-        f'data = arrays({names[0]} = "{names[0]}.npy", {names[1]} = "{names[1]}.npy")',
+    arrays = f'arrays({names[0]} = "{names[0]}.npy", {names[1]} = "{names[1]}.npy")'
+    train = [f"data = {arrays}"] + [f"val = {arrays}"] * bool(spec.get("val")) + [
         f"batch = {spec['batch']}",
         "steps = 10",
         "optimizer = " + OPTIMIZERS[spec.get("optimizer", "adamw")].replace("@", str(spec["decay"])),

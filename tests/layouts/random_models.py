@@ -27,6 +27,7 @@ import json
 import math
 import os
 import random
+import re
 import shutil
 import struct
 import sys
@@ -102,7 +103,7 @@ class Case:
     def path(self, name):
         return f"{self.runner.folder}/{models.file_name(self.spec) if name == 'model' else name}.dt"
 
-    def named(self, name, few, heads):
+    def named(self, name, few, heads, target=()):
         return eq.Model(
             name,
             self.path(name),
@@ -112,7 +113,8 @@ class Case:
             heads=heads,
             clip=self.spec["clip"],
             took=models.took(self.spec),
-            options=["--arch", self.spec["arch"]] if self.spec.get("arch") and not self.runner.target else [],
+            options=target or (["--arch", self.spec["arch"]] if self.spec.get("arch") and not self.runner.target else []),
+            val=bool(self.spec.get("val")),
             arguments=["--no-shuffle"] if few else [],
         )
 
@@ -173,10 +175,26 @@ class Case:
         if losses[0] != losses[1]:
             raise eq.Failed(f"built from sources that dtc left its losses are {losses[1]}, not {losses[0]}")
 
+    def places(self, l):
+        """Each statement in the text of kernels names its place in the source, but for those of the update."""
+        runner = self.runner
+        runner.compile(self.model, l, "kernels.txt", ["--emit", "kernels"])
+        with open(f"{runner.folder}/kernels.txt") as f:
+            text = f.read()
+        for function in re.split(r"^(?=\S+: \d+ kernel)", text, flags=re.M):
+            if function.startswith("update:"):
+                continue
+            # A long statement goes on in lines of greater indentation.
+            for stmt in re.findall(r"^      \S.* \+?= .*(?:\n          .*)*", function, flags=re.M):
+                if not re.search(r"# [^#]*:\d+$", stmt):
+                    raise eq.Failed(f"no place in the text of kernels: {stmt}")
+
     def coarse(self, l):
         """How far the first loss of a program of 16 or 32 bits is off, in units of what is allowed: 10%."""
         runner = self.runner
-        runner.compile(self.model, l, "train-coarse", runner.target, self.spec["half"])
+        wide = self.spec.get("wide_residual") and self.spec["half"] != "fp32"
+        extra = runner.target + ["-D", "residual=fp32"] * bool(wide)
+        runner.compile(self.model, l, "train-coarse", extra, self.spec["half"])
         runner.must(
             ["./train-coarse", "--ranks", str(l["ranks"]), "--threads", "1", "--steps", "2", "--eval-every", "0"]
             + ["--log", "coarse.jsonl", "--quiet", *self.model.arguments]
@@ -201,6 +219,19 @@ class Case:
         losses = [[(r["loss"], r["grad_norm"]) for r in run[0]] for run in (again, plain)]
         if losses[0] != losses[1] or again[1] != plain[1]:
             raise eq.Failed(f"--checkpoint {l['checkpoint']} gives other bits than none: {losses}")
+
+    def differs_on_cuda(self, l):
+        """Compares the CUDA program, emulated, with the CPU's, both on one rank; by its first loss in less than 64 bits."""
+        one = dict(eq.ONE, micro=l["micro"])
+        cpu, self.model = self.model, self.named("model", self.model.few, 0, ["--target", "cuda", "--emulate"])
+        try:
+            self.differs(one)
+            if self.spec.get("half"):
+                self.coarse(one)
+        except eq.Failed as e:
+            raise eq.Failed(f"as a CUDA program {e}")
+        finally:
+            self.model = cpu
 
     def differs(self, l):
         """Compares with one rank; limits are lowered for the layout alone."""
@@ -256,7 +287,7 @@ def smaller_specs(spec):
         half = len(limits) // 2
         for fewer in [[], limits[:half], limits[half:]] if half else [[]]:
             yield dict(copy.deepcopy(spec), limits=",".join(fewer))
-    for name in ("memory", "last_norm", "metric", "drawn", "ends", "few", "optimizer", "ending", "asked", "names", "arch"):
+    for name in ("memory", "last_norm", "metric", "drawn", "ends", "few", "optimizer", "ending", "asked", "names", "arch", "val"):
         if spec.get(name):
             yield {k: v for k, v in copy.deepcopy(spec).items() if k != name} | (
                 {name: False} if isinstance(spec[name], bool) else {}
@@ -401,8 +432,11 @@ def run_model(dtc, folder, seed, number, ranks, layouts, tries):
                 case.same_bits(l)
             if case.spec.get("sources") and ran == 0:
                 case.rebuild(l)
+                case.places(l)
             if case.spec.get("half") and l["attention"] != "ring":
                 case.coarse(l)
+            if case.spec.get("cuda") and ran == 0 and not runner.target:
+                case.differs_on_cuda(l)
             seen |= eq.pairs(l, case.model.batch)
             ran += 1
         except eq.Refused as e:
@@ -489,6 +523,8 @@ def run_one(o, folder):
     case = Case(eq.Runner(o.dtc, folder), json.loads(o.spec))
     try:
         d, what = case.differs(eq.parse(o.layout))
+        if case.spec.get("cuda"):
+            case.differs_on_cuda(eq.parse(o.layout))
         print(f"passes: the largest difference is {d:.3g} of what is allowed ({what})")
         return 0
     except (eq.Failed, eq.Refused, Redraw) as e:

@@ -8,7 +8,7 @@
 // A failing program is made smaller, for so many seconds, and printed as IR text, so many of a
 // kind. With --file it is such a text that is checked; the seed decides about precision and
 // arguments. The limits of the compiler, its processor and LLVM's level are drawn as well, those of
-// the passes for each program and the others for 128 programs together; a failure prints what it had,
+// the passes for each program and the others for 32 programs together; a failure prints what it had,
 // and options here say it again. After --seconds no batch is begun. The last line counts.
 // --print shows programs as generated, or that of a file as it goes to code generation. Programs
 // are checked in child processes, so that a bug that ends one is a failure like any other.
@@ -51,7 +51,7 @@ static void set_limits(const Options *o, Limits *l) {
 }
 
 // Of the programs that are compiled together.
-enum { TOGETHER = 128 };
+enum { TOGETHER = 32 };
 
 static bool arch_runs(const char *arch) {
   __builtin_cpu_init();
