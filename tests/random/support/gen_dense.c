@@ -20,7 +20,7 @@ static Id times_or_plus(Gen *g, Op op, Id a, Id b) {
 }
 
 // The last subscript of x, which the sum runs over: as it lies, backwards, every second element,
-// or a window that moves with one more row index.
+// or a window that moves with one more row index, in which an element may stand twice.
 static Id summed(Dense *d, Id k) {
   Gen *g = d->g;
   Module *m = g->m;
@@ -31,11 +31,11 @@ static Id summed(Dense *d, Id k) {
     d->terms = extent / 2;
     return ex2(m, OP_ADD, ex2(m, OP_MUL, ex_int(m, 2), k), ex_int(m, extent % 2));
   }
-  if (what == 2 && extent >= 3) {
+  if ((what == 2 || what == 3) && extent >= 3) {
     uint32_t row = d->x.rank - 1; // in the place of a row index of extent 1
-    d->terms = 2;
+    d->terms = what == 2 ? 2 : 4;
     d->z.dim[row].extent[0] = extent - 1;
-    return ex2(m, OP_ADD, ex_index(m, row), k);
+    return ex2(m, OP_ADD, ex_index(m, row), what == 2 ? k : ex2(m, OP_IDIV, k, ex_int(m, 2)));
   }
   return k;
 }

@@ -82,11 +82,25 @@ static Int divide(Comp *c, Int a, Int b) {
 
 static int64_t floor_div(int64_t a, int64_t d) { return a / d - (a % d < 0); }
 
+// One of two indices, from the number of the pair of both: (i j) // n, (i * n + j) % n.
+static Int of_pair(Comp *c) {
+  Module *m = c->g->m;
+  if (c->n < 2) return some_index(c);
+  uint32_t i = rng_below(rng(c), c->n), j = (i + 1 + rng_below(rng(c), c->n - 1)) % c->n;
+  Id pair[] = {ex_index(m, i), ex_index(m, j)}, e;
+  int64_t n = c->index[j].extent;
+  if (rng_chance(rng(c), 50)) e = ex_group(m, pair, 2);
+  else e = op2(c, OP_ADD, op2(c, OP_MUL, pair[0], ei(c, n)), pair[1]);
+  bool first = rng_chance(rng(c), 50);
+  return (Int){op2(c, first ? OP_IDIV : OP_MOD, e, ei(c, n)), 0, (first ? c->index[i].extent : n) - 1};
+}
+
 Int gen_int(Comp *c, int depth) {
   if (depth <= 0) return rng_chance(rng(c), 70) ? some_index(c) : constant_int(c);
   Int a = gen_int(c, depth - 1), b;
   int64_t k = 1 + rng_below(rng(c), 5);
-  switch (rng_below(rng(c), 12)) {
+  switch (rng_below(rng(c), 13)) {
+  case 12: return of_pair(c);
   case 11:
     b = gen_int(c, depth - 1);
     return divide(c, a, b);
@@ -213,6 +227,8 @@ static Id read_known(Comp *c, const Known *k, int depth, Id *guard) {
 
 // ---- bools
 
+static Real constant_real(Comp *c);
+
 Id gen_bool(Comp *c, int depth) {
   static const Op compare[] = {OP_LT, OP_LE, OP_GT, OP_GE, OP_EQ, OP_NE};
   const Known *k = pick_known(c->g, SC_BOOL);
@@ -228,7 +244,9 @@ Id gen_bool(Comp *c, int depth) {
   case 1: return op2(c, OP_OR, gen_bool(c, depth - 1), gen_bool(c, depth - 1));
   case 2: return op1(c, OP_NOT, gen_bool(c, depth - 1));
   case 3: {
-    Real a = gen_real(c, depth - 1), b = gen_real(c, depth - 1);
+    bool constant = rng_chance(rng(c), 12);
+    Real a = constant ? constant_real(c) : gen_real(c, depth - 1);
+    Real b = !constant ? gen_real(c, depth - 1) : rng_chance(rng(c), 30) ? a : constant_real(c);
     return op2(c, op, a.e, b.e);
   }
   case 4:

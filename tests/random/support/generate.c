@@ -344,10 +344,12 @@ static Known with_first(Known k, int64_t count) {
   return k;
 }
 
-static void repeat_args(Gen *g, Gen *callee, Call *k, Known *carried) {
-  push_arg(g->m, k, ACT_CARRY, carried->id);
-  carried->size = fmax(carried->size, 4);
-  add_formal(callee, *carried, "h");
+static void repeat_args(Gen *g, Gen *callee, Call *k, Known *carried, uint32_t ncarried) {
+  for (uint32_t i = 0; i < ncarried; i++) {
+    push_arg(g->m, k, ACT_CARRY, carried[i].id);
+    carried[i].size = fmax(carried[i].size, 4);
+    add_formal(callee, carried[i], "h");
+  }
   for (uint32_t i = 0, n = 0; i < g->known.n && n < 2; i++) {
     Known v = g->known.at[i];
     if (!can_slice(&v, k->count) || !rng_chance(&g->r, 60)) continue;
@@ -365,13 +367,22 @@ static void repeat_args(Gen *g, Gen *callee, Call *k, Known *carried) {
   add_formal(callee, (Known){.type = SC_INT, .hi = k->count - 1}, "iteration");
 }
 
+// Values that a repeat carries on: one, or two.
+static uint32_t pick_carried(Gen *g, Known carried[2]) {
+  uint32_t n = 0;
+  for (uint32_t want = 1 + rng_chance(&g->r, 20); want > 0; want--) {
+    const Known *start = pick_known(g, SC_REAL);
+    uint32_t indices = 0;
+    for (uint32_t d = 0; start && d < start->rank; d++) indices += start->dim[d].n;
+    if (start && indices <= 4) carried[n++] = *start;
+  }
+  return n;
+}
+
 static void gen_repeat(Gen *g) {
-  const Known *start = pick_known(g, SC_REAL);
-  if (!start) return;
-  Known carried = *start;
-  uint32_t indices = 0;
-  for (uint32_t d = 0; d < carried.rank; d++) indices += carried.dim[d].n;
-  if (indices > 4) return;
+  Known carried[2];
+  uint32_t ncarried = pick_carried(g, carried);
+  if (!ncarried) return;
   Gen callee = callee_new(g, "body");
   Call *k = NEW(g->m->arena, Call);
   *k = (Call){.fn = callee.fn,
@@ -383,13 +394,16 @@ static void gen_repeat(Gen *g) {
     if (v->rank && dim_extent(&v->dim[0]) <= 7 && rng_chance(&g->r, 50))
       k->count = dim_extent(&v->dim[0]);
   }
-  repeat_args(g, &callee, k, &carried);
+  repeat_args(g, &callee, k, carried, ncarried);
   int n = (int)rng_below(&g->r, 3);
   for (int i = 0; i < n; i++) gen_statement(&callee, 0);
-  Known next = gen_like(&callee, &callee.known.at[0]), mine = carried;
-  PUSH(g->m->arena, gen_fn(&callee)->result, next.id);
-  mine.id = gen_value(g, "last", &mine, ROLE_LOCAL);
-  push_result(g->m, k, RES_CARRY, mine.id);
+  for (uint32_t i = 0; i < ncarried; i++) {
+    Known next = callee.known.at[i]; // in some, what came in
+    if (!rng_chance(&g->r, 8)) next = gen_like(&callee, &next);
+    PUSH(g->m->arena, gen_fn(&callee)->result, next.id);
+    carried[i].id = gen_value(g, "last", &carried[i], ROLE_LOCAL);
+    push_result(g->m, k, RES_CARRY, carried[i].id);
+  }
   for (uint32_t i = k->narg; i < callee.known.n; i++) {
     Known more = callee.known.at[i];
     if (more.type == SC_BOOL || more.rank >= 4 || !rng_chance(&g->r, 35)) continue;
@@ -404,7 +418,7 @@ static void gen_repeat(Gen *g) {
     know(g, more);
   }
   fn_stmt(g->m, gen_fn(g), ST_REPEAT, 0)->call = k;
-  know(g, mine);
+  for (uint32_t i = 0; i < ncarried; i++) know(g, carried[i]);
 }
 
 // A running sum along a new dimension, long enough to be a pass of its own: of f[i] * x, say.
