@@ -381,6 +381,7 @@ static Id first_adjoint(Module *m, Fn *f) {
 
 bool pass_differentiate(Module *m) {
   if (m->entry[ENTRY_LOSS] == NONE) return true;
+  if (!diff_subscripts_fit(m)) return false;
   Id fn = fn_clone(m, m->entry[ENTRY_LOSS], str_intern("step"));
   Diff d = diff_new(m, fn, NEW(m->arena, Memo));
   diff_room(&d);

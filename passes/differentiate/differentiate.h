@@ -50,6 +50,8 @@ bool *diff_callee_varied(Module *m, const Call *c, const bool *varied);
 void diff_walk_back(Diff *d);
 // Puts forward and backward statements together; returns how many are forward.
 uint32_t diff_join(Diff *d);
+// Reports a read whose subscript a derivative cannot compare in 32 bits; false then.
+bool diff_subscripts_fit(const Module *m);
 
 // A contribution of a value of the same shape: dT += from.
 void contribute_value(Diff *d, Id target, Id from, Id loc);
