@@ -2,7 +2,7 @@
 // over it: c in `sum(b: where(b <= c, x[b], 0.0))`. An extent is a plain number in the IR, so the
 // model is elaborated twice, with microbatches of two sizes: what differs is the batch.
 // requires: inline, of both. Neither has indices that are local, whose extents may be anything.
-// guarantees: Index.batch. The size of the batch is used as an extent only.
+// guarantees: Index.batch. The size of the batch is used as an extent only, and no statement depends on it.
 // invalidates: nothing.
 #include "passes/passes.h"
 #include "passes/util.h"
@@ -13,9 +13,10 @@ typedef struct Twin {
   Id *fn; // for each function of m the one of `other` that it was compared with, or NONE
   Id *expr; // the same for expressions
   bool size_used; // somewhere a constant differs
+  Id at; // the place that was compared last
 } Twin;
 
-// Whether a and b are the same, but for constants. False: the model itself depends on the size.
+// Whether a and b are the same, but for constants.
 static bool same_expr(Twin *t, Id a, Id b) {
   if (t->expr[a] == b) return true;
   t->expr[a] = b;
@@ -51,10 +52,10 @@ static bool mark_fn(Twin *t, Id fn, Id other) {
   t->fn[fn] = other;
   Fn *f = &t->m->fn.at[fn];
   const Fn *g = &t->other->fn.at[other];
-  if (f->stmt.n != g->stmt.n || f->value.n != g->value.n) return false;
-  for (uint32_t i = 0; i < f->stmt.n; i++) {
+  for (uint32_t i = 0; i < f->stmt.n && i < g->stmt.n; i++) {
     Stmt *s = &f->stmt.at[i];
     const Stmt *o = &g->stmt.at[i];
+    t->at = s->loc;
     if (s->kind != o->kind) return false;
     if (s->kind == ST_COMP) {
       if (!mark_comp(t, s, o, f->value.at[s->lhs].rank)) return false;
@@ -62,7 +63,7 @@ static bool mark_fn(Twin *t, Id fn, Id other) {
       return false;
     }
   }
-  return true;
+  return f->stmt.n == g->stmt.n && f->value.n == g->value.n;
 }
 
 static bool any_local(const Module *m) {
@@ -84,7 +85,11 @@ bool mark_batch(Module *m, const Module *other) {
   const Entry entry[] = {ENTRY_LOSS, ENTRY_EVAL_LOSS};
   for (int i = 0; i < 2; i++) {
     Id a = m->entry[entry[i]], b = other->entry[entry[i]];
-    if (a != NONE && b != NONE && !mark_fn(&t, a, b)) break;
+    if (a == NONE || b == NONE || mark_fn(&t, a, b)) continue;
+    diag_error(m->src, t.at,
+               "this is other statements for another number of samples: the batch is cut into microbatches and over "
+               "ranks, so no condition and no size may depend on how many there are");
+    return false;
   }
   return !t.size_used;
 }
