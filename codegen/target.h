@@ -82,6 +82,7 @@ typedef struct Target {
   // How many points of a finished kernel make one task: what one thread or one block of threads computes. Sets chunk.
   void (*tasks)(const Module *m, Kernel *k);
   // The order of a nest's reductions, if `along` terms lie along its lanes' index and that is a bound one; else of 1.
+  // NULL: the order is another one (of teams of threads, say), which no test repeats.
   ReductionOrder (*order)(const Module *m, Str arch, int64_t along);
 
   // ---- printing

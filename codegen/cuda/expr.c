@@ -82,7 +82,7 @@ static Bounds bounds_of_two(Op op, Bounds a, Bounds b) {
   case OP_MAX: return (Bounds){a.lo > b.lo ? a.lo : b.lo, a.hi > b.hi ? a.hi : b.hi};
   case OP_MOD: return b.lo > 0 ? (Bounds){0, b.hi - 1} : anything;
   case OP_IDIV: return b.lo > 0 && a.lo >= 0 ? (Bounds){a.lo / b.hi, a.hi / b.lo} : anything;
-  default: return anything;
+  default: BUG("%s of two ints", op_info[op].name);
   }
 }
 
@@ -381,7 +381,6 @@ Str cuda_expr(Cuda *c, Id id, int need) {
   case OP_WHERE: return where(c, id, need);
   case OP_TO_REAL:
   case OP_TO_INT: return convert(c, id, need);
-  case OP_STOP: return cuda_expr(c, ex_arg(c->m, id, 0), need);
   default:
     if (e->op >= OP_LT && e->op <= OP_NE) return compare(c, id, need);
     return function(c, id);
@@ -451,7 +450,7 @@ static bool in_register(const Cuda *c, Id read) {
 static bool worth_name(const Cuda *c, Id id) {
   const Expr *e = ex(c->m, id);
   if (e->op == OP_READ) return !in_register(c, id);
-  return e->narg && e->op != OP_GROUP && e->op != OP_STOP && e->op != OP_NEG && !(e->type == SC_INT && e->op != OP_RANDOM);
+  return e->narg && e->op != OP_GROUP && e->op != OP_NEG && !(e->type == SC_INT && e->op != OP_RANDOM);
 }
 
 static Str name_for(Cuda *c, Id id) {

@@ -50,12 +50,6 @@ static void schedule(Schedule *s) {
 }
 static void tasks(const Module *m, Kernel *k) { (void)m, k->chunk = k->grid; }
 
-// Terms go round the threads of a team, a power of two; they are folded by halves, neighbours last.
-static ReductionOrder order(const Module *m, Str arch, int64_t along) {
-  (void)arch, (void)along;
-  return (ReductionOrder){.lanes = m->limits.lanes, .accumulators = 1, .chain = INT64_MAX};
-}
-
 static int64_t device(DtDeviceLimits *limits, const DtProgram *p) {
   *limits = (DtDeviceLimits){.map_bytes = DT_WINDOW, .squares_block = DT_SQUARES_BLOCK, .exchange = DT_EXCHANGE};
   return p->scratch_bytes + DT_NUMBERS_BYTES;
@@ -121,7 +115,6 @@ const Target cuda_target = {
     .lane_index = lane_best,
     .schedule = schedule,
     .tasks = tasks,
-    .order = order,
     .usual_arch = "sm_80,sm_90a,sm_100,sm_120",
     .knows_arch = cuda_known,
     .forms = forms,
