@@ -209,7 +209,7 @@ static Id place_of(const Fn *f, Id v) {
     for (uint32_t r = 0; s->call && r < s->call->nresult; r++)
       if (s->call->result[r].value == v) return s->loc;
   }
-  return f->loc;
+  return f->loc; // added to by calls alone
 }
 
 Str chunk_message(const Module *m, uint32_t chunk, ChunkPart part, Str *source) {

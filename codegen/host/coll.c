@@ -20,10 +20,8 @@ static Str note(HostFn *x, const Stmt *s) {
   put_string(&b, value_plain_name(&x->f->value.at[s->lhs]));
   put_source(x->h->m, s->loc, true, &place);
   buf_printf(&b, ", -1, ");
-  if (place.n)
-    put_string(&b, place.text);
-  else
-    buf_printf(&b, "NULL");
+  CHECK(place.n); // a conversion has the place of the value that it converts
+  put_string(&b, place.text);
   buf_printf(&b, "}");
   Str text = str_internn(b.text, b.n);
   buf_free(&b);

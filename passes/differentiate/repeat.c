@@ -227,7 +227,7 @@ static Id slice_value(Diff *d, const Fn *f, Id of, int64_t count, Str prefix) {
 static Str body_prefix(const Diff *d, const Call *c) {
   for (uint32_t r = 0; r < c->nresult; r++)
     if (c->result[r].value != NONE) return value_of(d, c->result[r].value).name;
-  return d->m->fn.at[c->fn].name;
+  BUG("a repeat without results has an adjoint");
 }
 
 // The forward repeat runs the forward part and keeps what crosses, a slice for each iteration.
