@@ -889,6 +889,7 @@ def add_more(spec):
     if part["part"] == "grouped heads":  # fewer groups than ranks, more heads
         part["part"] = "sinks" if spec["dim"] % 4 else "attention"
         part |= {"which": "grouped", "heads": 4, "kv": 2} if part["part"] == "attention" else {}
+        spec["asked"] = None  # what says where heads are leaves nothing to choose
     parts = r.choice(spec["blocks"])["parts"]
     parts[r.randrange(len(parts))] = part
     source(spec, False, r)
@@ -901,6 +902,12 @@ def add_modes(spec):
     spec["val"] = r.random() < 0.25  # validated after each step
     spec["wide_residual"] = r.random() < 0.5  # in 16 bits, the residual stream in fp32
     spec["wide_layers"] = r.random() < 0.3  # in 16 bits, products of layers in fp32
+    spec["skips"] = r.random() < 0.2  # what blocks make is added up from one to the next
+    parts = [p for b in spec["blocks"] for p in b["parts"] if "heads" in p]
+    if spec["cuda"] and parts and r.random() < 0.5:  # heads that tensor cores take
+        spec["dim"], spec["half"] = 16, r.choice(["bf16", "fp16"])
+        for p in parts:
+            p.update({name: 1 for name in ("heads", "kv") if name in p})
 
 
 # ---- writing
@@ -1017,6 +1024,9 @@ def write_blocks(r, spec, kinks):
     texts, fields, body, aux, near = [], [], [], [], []
     memory = ", memory" if spec["memory"] else ""
     size = "dim, len" if spec["sequence"] else "dim"
+    at, all_of = ("b, t, d", "c < b, t < len, d < dim") if spec["sequence"] else ("b, d", "c < b, d < dim")
+    skips = [f"skips[{at}] += 0.3 * x[{at}]"] if spec.get("skips") else []
+    body += [f"skips[{all_of}] = 0.0"] * len(skips) + skips
     for n, block in enumerate(spec["blocks"]):
         out, kinked = write_block(n, block, r, spec, kinks)
         texts += out
@@ -1036,6 +1046,8 @@ def write_blocks(r, spec, kinks):
             total = f"sum({index[:-2]}: {{}}[{index}b])" if index else "{}[b]"
             aux += [total.format(f"a{n}{run}")] if block["aux"] else []
             near += [total.format(f"k{n}{run}")] if kinked else []
+            body += skips
+    body += [f"x[{at}] = 0.5 * x[{at}] + skips[{at}]"] * len(skips)
     return texts, fields, body, aux, near
 
 

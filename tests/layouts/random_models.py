@@ -287,7 +287,7 @@ def smaller_specs(spec):
         half = len(limits) // 2
         for fewer in [[], limits[:half], limits[half:]] if half else [[]]:
             yield dict(copy.deepcopy(spec), limits=",".join(fewer))
-    for name in ("memory", "last_norm", "metric", "drawn", "ends", "few", "optimizer", "ending", "asked", "names", "arch", "val"):
+    for name in ("memory", "last_norm", "metric", "drawn", "ends", "few", "optimizer", "ending", "asked", "names", "arch", "val", "skips"):
         if spec.get(name):
             yield {k: v for k, v in copy.deepcopy(spec).items() if k != name} | (
                 {name: False} if isinstance(spec[name], bool) else {}
