@@ -188,6 +188,12 @@ class Case:
             for stmt in re.findall(r"^      \S.* \+?= .*(?:\n          .*)*", function, flags=re.M):
                 if not re.search(r"# [^#]*:\d+$", stmt):
                     raise eq.Failed(f"no place in the text of kernels: {stmt}")
+        runner.compile(self.model, l, "kernels.ll", ["--emit", "llvm"])
+        with open(f"{runner.folder}/kernels.ll") as f:
+            llvm = f.read()
+        for name in re.findall(r"^  loops (\S+):", text, flags=re.M):
+            if f"@kernel.{name}(" not in llvm:
+                raise eq.Failed(f"kernel {name} is not in the text of LLVM")
 
     def coarse(self, l):
         """How far the first loss of a program of 16 or 32 bits is off, in units of what is allowed: 10%."""

@@ -286,7 +286,8 @@ static bool forward(Check *c, const Module *source, Module *m, Lowered *out) {
   Id fn = source->entry[ENTRY_UPDATE];
   m->entry[ENTRY_LOSS] = NONE;
   bool ok = reference(c, &exact, source, fn, 0x1p-53, STAGE_GENERATE) &&
-            pass(c, m, pass_inline, STAGE_INLINE, ENTRY_UPDATE, &exact, 0x1p-53);
+            pass(c, m, pass_inline, STAGE_INLINE, ENTRY_UPDATE, &exact, 0x1p-53) &&
+            pass(c, m, pass_batch, STAGE_INLINE, ENTRY_UPDATE, &exact, 0x1p-53);
   activation_free(&exact);
   return ok && reference(c, &want, source, fn, roundoff(c), STAGE_GENERATE) &&
          lower(c, m, ENTRY_UPDATE, STAGE_FORWARD, &want, out);
