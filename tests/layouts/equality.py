@@ -456,7 +456,7 @@ def steps_of(log):
         if "loss" in r:
             steps.append(r)
         elif "val_loss" in r:
-            steps[-1]["val_loss"] = r["val_loss"]
+            steps[-1].update((k, v) for k, v in r.items() if k.startswith("val_"))
     return steps
 
 
@@ -522,7 +522,7 @@ def compare(base, got, clip=0.0, took=1 - BETA1):
                 abs(a[what] - b[what]) / max(abs(a[what]), 1e-300) / BOUND,
                 f"{what} of step {a['step']}",
             )
-        for metric in ("right", "drawn", "ends"):
+        for metric in ("right", "drawn", "ends", "val_right", "val_drawn", "val_ends"):
             if metric in b:
                 note(
                     abs(a[metric] - b[metric]) / max(abs(a[metric]), 1) / BOUND,

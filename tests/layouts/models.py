@@ -715,6 +715,14 @@ def time_major(p, r, c):
     return t
 
 
+def many_terms(p, r, c):
+    """A statement that reads more values than plans list layouts of."""
+    t = Text(c["sequence"])
+    t.line(*(f"v{k}[@, d] = tanh({k + 1}.0 * x[@, d])" for k in range(34)))
+    t.line(f"y[@, d] = 0.03 * ({' + '.join(f'v{k}[@, d]' for k in range(34))})")
+    return t
+
+
 PARTS = {
     "perceptron": perceptron,
     "library": library,
@@ -730,7 +738,13 @@ PARTS = {
     "reused": reused,
 }
 # Those that add_more draws.
-MORE = {"sinks": sinks, "shared norm": shared_norm, "reversed flags": reversed_flags, "time major": time_major}
+MORE = {
+    "sinks": sinks,
+    "shared norm": shared_norm,
+    "reversed flags": reversed_flags,
+    "time major": time_major,
+    "many terms": many_terms,
+}
 WIDE = ("words", "tied", "smooth", "masked")  # losses with a target for each position
 REAL = ("mse", "weighted", "dropped")  # those of real targets
 ALONG = ("attention", "convolution", "positions", "written attention")  # for sequences only
@@ -884,7 +898,7 @@ def add_more(spec):
     r = random.Random(f"more {spec['seed']}")
     if r.random() < 0.75:
         return
-    names = [*MORE, "sinks", "grouped heads", "grouped heads"] if spec["sequence"] else ["shared norm"]
+    names = [*MORE, "sinks", "grouped heads", "grouped heads"] if spec["sequence"] else ["shared norm", "many terms"]
     part = {"part": r.choice(names), "residual": r.random() < 0.75, "normed": True}
     if part["part"] == "grouped heads":  # fewer groups than ranks, more heads
         part["part"] = "sinks" if spec["dim"] % 4 else "attention"
@@ -903,6 +917,14 @@ def add_modes(spec):
     spec["wide_residual"] = r.random() < 0.5  # in 16 bits, the residual stream in fp32
     spec["wide_layers"] = r.random() < 0.3  # in 16 bits, products of layers in fp32
     spec["skips"] = r.random() < 0.2  # what blocks make is added up from one to the next
+    spec["ends_later"] = r.random() < 0.3  # in validation alone
+    spec["ends"] |= spec["ends_later"]
+    if r.random() < 0.2:
+        spec["limits"] += f",search_combinations={r.choice([1, 2, 4])}"
+    if r.random() < 0.12:  # stacks of stacks that all read, and so add to the adjoint of, one value
+        spec["memory"] = True
+        for b in spec["blocks"]:
+            b |= {"count": 2, "nest": 2, "parts": [{"part": "features", "which": "mix", "residual": True, "normed": True, "half": False}]}
     parts = [p for b in spec["blocks"] for p in b["parts"] if "heads" in p]
     if spec["cuda"] and parts and r.random() < 0.5:  # heads that tensor cores take
         spec["dim"], spec["half"] = 16, r.choice(["bf16", "fp16"])
@@ -1172,7 +1194,9 @@ def write_loss(spec, aux):
         body += ["draws[c < b] = random()"]
     if spec.get("ends") and kind != "tied":  # a metric of parameters of the first stage and of the last
         first = "wte" if spec["data"] == "tokens" else "enter"
-        body += [f"ends[c < b] = sum(d: {first}.weight[0, d] * head.weight[d, 0])"]
+        ends = f"ends[c < b] = sum(d: {first}.weight[0, d] * head.weight[d, 0])"
+        later = ["if training {", "  ends[c < b] = 0.0", "} else {", f"  {ends}", "}"]
+        body += later if spec.get("ends_later") else [ends]
     if spec["metric"] and kind not in REAL:
         body += [
             f"best[{at}] = argmax(c: logits[{at}, c])",

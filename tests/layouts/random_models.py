@@ -389,14 +389,19 @@ def draw_case(runner, seed, number):
 
 
 def aims(spec):
-    """Whether a layout does to attention what others do not: half of the draws are of those."""
+    """Whether a layout does to attention, or to stacks, what others do not: half of the draws are of those."""
     parts = [p for b in spec["blocks"] for p in b["parts"]]
     grouped = [p for p in parts if p.get("which") == "grouped" or p["part"] == "sinks"]
     groups = any(1 < p["kv"] < p["heads"] for p in grouped)
+    nested = spec["memory"] and any(b["count"] and b["nest"] for b in spec["blocks"])
     attends = any("attention" in p["part"] or p["part"] == "sinks" for p in parts)
 
     def aimed(l):
-        return (groups and l["tp"] % 4 == 0) or (attends and l["attention"] == "ring")
+        return (
+            (groups and l["tp"] % 4 == 0)
+            or (attends and l["attention"] == "ring")
+            or (nested and l["schedule"] == "zb")
+        )
 
     return aimed
 
