@@ -37,6 +37,8 @@ const Target cpu_target = {
             .product_sum = 4,
             .product_work = 4096,
             .product_loops = 4,
+            // Never: gelu and the residual after it take 0.6% of a step of GPT-2 124M in fp32 (B=4, T=256) and 1.4% in bf16,
+            // of which their arithmetic stays.
             .plus_first = 0,
             .plus_points = MOST_LIMIT,
             .act_points = MOST_LIMIT,
