@@ -6,16 +6,18 @@
 #include "passes/passes.h"
 
 Checkpoint checkpoint_new(const Module *m, ZeroOptions zero, int in_flight, int dp) {
-  Checkpoint c = {m, {0}, zero, in_flight, dp};
-  level_print(m, true, &c.text);
+  Buf text = {0};
+  level_print(m, true, &text);
+  Checkpoint c = {m, arena_copy(m->arena, text.text, text.n + 1), text.n, zero, in_flight, dp};
+  buf_free(&text);
   return c;
 }
 
 static Module *copy(const Checkpoint *c, Arena *a) {
   Sources *src = sources_new(a);
   src->out = stderr;
-  char *text = arena_copy(a, c->text.text, c->text.n + 1);
-  Module *m = level_parse(a, src, str_intern("before recompute"), text, c->text.n);
+  char *text = arena_copy(a, c->text, c->n + 1);
+  Module *m = level_parse(a, src, str_intern("before recompute"), text, c->n);
   if (!m) BUG("the module does not parse back");
   target_use(m, c->m->target);
   m->limits = c->m->limits;

@@ -7,7 +7,8 @@
 // A module before pass recompute, as text, and what else its program's memory depends on.
 typedef struct Checkpoint {
   const Module *m;
-  Buf text; // buf_free
+  Str text;
+  size_t n; // of its bytes
   ZeroOptions zero;
   int in_flight, dp;
 } Checkpoint;

@@ -407,8 +407,8 @@ static int prepare_checkpoint(Job *j, PipelineOptions po) {
   if (o->checkpoint != RECOMPUTE_AUTO) return 0;
   j->m->keep = checkpoint_choose(&j->plain, o->checkpoint_memory, &least);
   if (j->m->keep >= 0) return 0;
-  fprintf(stderr, "%s: error: a rank needs %lld bytes of memory with as much recomputed as can be, more than --checkpoint auto:%lld\n",
-          o->input, (long long)least, (long long)o->checkpoint_memory);
+  fprintf(stderr, "%s: error: a rank needs %lld bytes of memory with as much recomputed as can be, ", o->input, (long long)least);
+  fprintf(stderr, "more than --checkpoint auto:%lld\n", (long long)o->checkpoint_memory);
   return EXIT_MODEL;
 }
 

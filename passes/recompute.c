@@ -1,7 +1,7 @@
 // recompute: the backward pass computes again what the forward pass does not save.
 //
-// Does: in each layer of a stack, that is, in a repeat and the repeat of the backward pass that reads what it saves, chooses what to
-//       save and puts the statements that make the rest into the backward function, each before its first reader.
+// Does: in each layer of a stack, that is, in a repeat and the repeat of the backward pass that reads what it saves, chooses
+//       what to save and puts the statements that make the rest into the backward function, each before its first reader.
 //       full         what the repeat carries, the layer's input, is saved, and nothing else
 //       selective    the fewest bytes that are enough without running again a product of matrices, a layer inside, or a sum
 //                    over ranks: attention, norms and activations run again
