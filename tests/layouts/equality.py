@@ -377,9 +377,10 @@ class Runner:
             raise Failed(f"exit status {status}: {text.strip()}")
         return text
 
-    def report(self, model, l, checkpoint, precision):
+    def report(self, model, l, checkpoint, precision, extra=()):
         """What --report=json says of the layout with that recomputation."""
         command = [self.dtc, model.path, "--precision", precision, "--report=json", *model.options]
+        command += [x for d in zip(extra, extra[1:]) if d[0] == "-D" for x in d]
         for d in model.defines + ([f"microbatch={l['micro']}"] if l["micro"] else []):
             command += ["-D", d]
         text, status = self.run(command + options(dict(l, checkpoint=checkpoint)) + degree(l))
@@ -389,11 +390,11 @@ class Runner:
             raise Failed(f"dtc's exit status {status}: {text.strip()}")
         return json.loads(text[text.index("{\"model\"") :])  # after warnings
 
-    def checkpoint(self, model, l, precision):
+    def checkpoint(self, model, l, precision, extra=()):
         """The layout with bytes for --checkpoint auto: half way between none and full, or none where full needs no less."""
         if l["checkpoint"] != "auto":
             return l
-        none, full = (self.report(model, l, c, precision)["memory"]["total"] for c in ("none", "full"))
+        none, full = (self.report(model, l, c, precision, extra)["memory"]["total"] for c in ("none", "full"))
         return dict(l, checkpoint=f"auto:{(none + full) // 2}" if full < none else "none")
 
     def compile(self, model, l, out, extra=(), precision=None):
@@ -403,7 +404,7 @@ class Runner:
         if self.built.get(out) == key:
             return
         self.built.pop(out, None)
-        l = self.checkpoint(model, l, precision)
+        l = self.checkpoint(model, l, precision, extra)
         command = [self.dtc, model.path, "--precision", precision, "-o", out, *model.options, *extra]
         for d in model.defines + ([f"microbatch={l['micro']}"] if l["micro"] else []):
             command += ["-D", d]

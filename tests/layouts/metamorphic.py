@@ -289,7 +289,7 @@ RESERVED = set(
     """use layer model fn param forward loss sample train return stack of if else where sum mean max min argmax and or not
     int real bool true false local metric data batch normal uniform zeros ones const decay shard group inf nan pi exp log
     sqrt rsqrt sin cos tanh erf abs floor pow square sigmoid random stop_gradient training concat slice pad cumsum topk
-    transpose reshape init weight bias nn val tp cp none intrinsic logits optimizer schedule seed steps""".split()
+    transpose reshape init weight bias nn val tp cp none intrinsic logits optimizer schedule seed steps precision fp32""".split()
 )
 
 

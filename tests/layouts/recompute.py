@@ -42,7 +42,7 @@ def trained(runner, model, l, precision, mode):
     for old in (log, weights):
         if os.path.exists(old):
             os.remove(old)
-    runner.built = None
+    runner.built = {}
     runner.compile(model, dict(l, checkpoint=mode), "train-mode", (), precision)
     runner.must(
         ["./train-mode", *ly.data_of(model, False), *model.arguments, "--ranks", str(l["ranks"]), "--threads", "1"]
