@@ -333,7 +333,7 @@ def fails(runner, spec, l):
         case.base_of(l)
         try:
             case.differs(l)
-            if l["checkpoint"] != "none":
+            if l["checkpoint"] != "none" and not runner.target:  # on a GPU sums of recomputed kernels may have another order
                 case.same_bits(l)
         except eq.Failed as e:
             return str(e)
@@ -439,7 +439,7 @@ def run_model(dtc, folder, seed, number, ranks, layouts, tries):
         runner.log = []
         try:
             out.append((l, "passed", case.differs(l)))
-            if l["checkpoint"] != "none":
+            if l["checkpoint"] != "none" and not runner.target:  # on a GPU sums of recomputed kernels may have another order
                 case.same_bits(l)
             if case.spec.get("sources") and ran == 0:
                 case.rebuild(l)
