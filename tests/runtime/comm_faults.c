@@ -121,7 +121,7 @@ static int stopped_asleep(void *unused) {
   dt_comm_step(2);
   if (dt_world.rank == 1) {
     sleep_ms(300);
-    kill(all[2], SIGSTOP);
+    stop_process(all[2]);
   }
   // The first is complete for the others: rank 2 had brought its part.
   for (int i = 0; i < 2; i++)
@@ -161,7 +161,7 @@ static int stopped_in_chain(void *unused) {
   dt_comm_step(1);
   if (dt_world.rank == 1) {
     sleep_ms(1500);
-    kill(all[2], SIGSTOP);
+    stop_process(all[2]);
   }
   int from = dt_world.rank == 2 ? 1 : 2;
   dt_wait(dt_recv(g, from, DT_TYPE_I32, &x, 1, (DtNote){"x", -1, NULL}));

@@ -3,9 +3,12 @@
 
 #include "runtime/device/links.h"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -91,4 +94,28 @@ double value_of(unsigned seed, int rank, int64_t i) {
 void sleep_ms(int ms) {
   struct timespec t = {ms / 1000, ms % 1000 * 1000000L};
   nanosleep(&t, NULL);
+}
+
+// Whether a thread of it still runs; its state follows the name, which is in parentheses.
+static bool runs(pid_t pid) {
+  char path[300], stat[600];
+  snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+  DIR *threads = opendir(path);
+  bool any = false;
+  for (struct dirent *t; threads && (t = readdir(threads));) {
+    if (t->d_name[0] == '.') continue;
+    snprintf(path, sizeof path, "/proc/%d/task/%s/stat", (int)pid, t->d_name);
+    FILE *f = fopen(path, "r");
+    if (!f) continue;
+    const char *name = fgets(stat, sizeof stat, f) ? strrchr(stat, ')') : NULL;
+    any |= name && strncmp(name, ") T", 3) != 0;
+    fclose(f);
+  }
+  if (threads) closedir(threads);
+  return any;
+}
+
+void stop_process(pid_t pid) {
+  kill(pid, SIGSTOP);
+  while (runs(pid)) sleep_ms(1);
 }

@@ -4,6 +4,8 @@
 
 #include "runtime/comm.h"
 
+#include <sys/types.h>
+
 // Runs body(argument) in each of `ranks` processes on a mesh, after dt_comm_start and before
 // dt_comm_stop; a rank's status is body's. Returns the status of the world as waitpid gives it:
 // that of the parent. What ranks write on stderr goes to the file `said`, or to ours where it is
@@ -25,5 +27,9 @@ void close_device(void);
 double value_of(unsigned seed, int rank, int64_t i);
 
 void sleep_ms(int ms);
+
+// Stops a process by SIGSTOP, and returns when each of its threads has stopped: the kernel stops the others only
+// when the thread that takes the signal is run next.
+void stop_process(pid_t pid);
 
 #endif
