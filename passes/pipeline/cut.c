@@ -618,6 +618,7 @@ static uint32_t try_eval(Module *m, Id eval, const Cut *like, const ChunkSets *u
     }
     cut = cut && ranges_like(&x, i, like, use, e.at);
     if (!cut) cut_reads(c, &x.stmt[i], note_earliest, &e);
+    if (x.stmt[i].acc) note_earliest(x.stmt[i].lhs, &e); // it goes on from what was added before
     uint32_t at = cut ? x.plan[i].range.at[x.plan[i].range.n - 1].chunk : e.at;
     while (!cut && at < c->nchunk && !set_has(&allowed, 0, at)) at++;
     if (at >= c->nchunk) return i;
@@ -668,7 +669,7 @@ static bool read_copy(Module *m, Fn *f, uint32_t stmt) {
 bool cut_eval(Module *m, Id eval, const char *verb, const Cut *like, const ChunkSets *use, Cut *c) {
   for (;;) {
     uint32_t stuck = try_eval(m, eval, like, use, c);
-    if (stuck == NONE) return true;
+    if (stuck == NONE) return cut_accumulators(c), true;
     Fn *f = &m->fn.at[eval];
     Id loc = f->stmt.at[stuck].loc;
     if (read_copy(m, f, stuck)) continue;

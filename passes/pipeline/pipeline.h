@@ -59,8 +59,9 @@ void cut_defs(Cut *c); // fills def
 // instead of their values.
 void cut_reads(const Cut *c, const Stmt *s, void (*visit)(Id value, void *ctx), void *ctx);
 
-// place.c: phase and chunk of every statement; accumulators become one a chunk
+// place.c: phase and chunk of every statement; accumulators become one a chunk, which starts as the one before
 bool cut_place(Cut *c);
+void cut_accumulators(Cut *c); // of placed statements
 
 // split.c: moves what only gradients of parameters need to PHASE_W
 bool cut_split(Cut *c); // false after an error

@@ -188,7 +188,7 @@ static bool is_accumulator(const Cut *c, Id v) {
   return n > 1;
 }
 
-static void part_accumulators(Cut *c) {
+void cut_accumulators(Cut *c) {
   uint32_t n = cut_fn(c)->value.n;
   for (Id v = 0; v < n; v++)
     if (is_accumulator(c, v)) part_accumulator(c, v);
@@ -214,6 +214,6 @@ bool cut_place(Cut *c) {
   for (uint32_t i = 0; i < cut_fn(c)->stmt.n; i++)
     if (!c->task.at[i].free && c->task.at[i].phase == PHASE_B && !place_backward(&p, i))
       return false;
-  part_accumulators(c);
+  cut_accumulators(c);
   return true;
 }
