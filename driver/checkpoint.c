@@ -55,8 +55,8 @@ static int64_t search(const Checkpoint *c, int64_t memory, int64_t from, int64_t
   return -1;
 }
 
-// By halving, always at the same budgets: a larger memory never gets a smaller one.
-int64_t checkpoint_choose(const Checkpoint *c, int64_t memory, int64_t *least) {
+// The bytes for layers to save, or -1. By halving, always at the same budgets: a larger memory never gets a smaller one.
+static int64_t budget(const Checkpoint *c, int64_t memory, int64_t *least) {
   Arena *a = arena_new();
   int64_t in, over;
   recompute_range(copy(c, a), &in, &over);
@@ -72,4 +72,16 @@ int64_t checkpoint_choose(const Checkpoint *c, int64_t memory, int64_t *least) {
     else over = mid;
   }
   return in;
+}
+
+bool checkpoint_choose(const Checkpoint *c, int64_t memory, Recompute *recompute, int64_t *keep, int64_t *least) {
+  static const Recompute inner[] = {RECOMPUTE_SELECTIVE, RECOMPUTE_FULL};
+  *recompute = RECOMPUTE_AUTO;
+  *keep = budget(c, memory, least);
+  for (size_t i = 0; *keep < 0 && i < sizeof inner / sizeof *inner; i++) {
+    int64_t bytes = checkpoint_report(c, inner[i], 0).total_bytes;
+    if (bytes < *least) *least = bytes;
+    if (bytes <= memory) *recompute = inner[i], *keep = 0;
+  }
+  return *keep >= 0;
 }

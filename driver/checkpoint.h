@@ -17,9 +17,10 @@ typedef struct Checkpoint {
 Checkpoint checkpoint_new(const Module *m, ZeroOptions zero, int in_flight, int dp);
 // The report of the program with that recomputation.
 Report checkpoint_report(const Checkpoint *c, Recompute recompute, int64_t keep);
-// The bytes that layers may save, for Module.keep, so that a rank needs at most `memory` bytes and the least is computed
-// again: to a thousandth of what lies between the fewest and the most that they can. -1 where nothing fits. *least: the fewest
-// bytes that were found to be enough for a rank, where nothing fits.
-int64_t checkpoint_choose(const Checkpoint *c, int64_t memory, int64_t *least);
+// Chooses a recomputation with which a rank needs at most `memory` bytes and the least is computed again: with auto, the
+// bytes that layers may save, *keep, to a thousandth of what lies between the fewest and the most that they can; where none of
+// these fits, selective or full, which run layers inside of layers again. False where nothing fits. *least: the fewest bytes
+// that were found to be enough for a rank, where nothing fits.
+bool checkpoint_choose(const Checkpoint *c, int64_t memory, Recompute *recompute, int64_t *keep, int64_t *least);
 
 #endif

@@ -27,6 +27,7 @@ typedef struct Job {
   Module *m;
   Limits limits;
   Checkpoint plain; // with --checkpoint: the module before recomputation
+  Recompute recompute; // that was chosen
 } Job;
 
 // Sets the module's target, and its limits.
@@ -240,6 +241,7 @@ static int report(const Job *j, const Plan *p) {
   if (j->o->checkpoint) {
     plain = checkpoint_report(&j->plain, RECOMPUTE_NONE, 0);
     r.plain = &plain;
+    r.again.proved &= j->recompute == j->o->checkpoint;
   }
   char *text = NULL;
   size_t n = 0;
@@ -403,10 +405,11 @@ static int prepare_checkpoint(Job *j, PipelineOptions po) {
   po.until = "localise";
   if (!pipeline_run(j->m, &po)) return EXIT_MODEL;
   j->plain = checkpoint_new(j->m, zero_options(o), (int)o->in_flight, data_degree(o));
-  j->m->recompute = o->checkpoint;
+  j->m->recompute = j->recompute = o->checkpoint;
   if (o->checkpoint != RECOMPUTE_AUTO) return 0;
-  j->m->keep = checkpoint_choose(&j->plain, o->checkpoint_memory, &least);
-  if (j->m->keep >= 0) return 0;
+  bool fits = checkpoint_choose(&j->plain, o->checkpoint_memory, &j->recompute, &j->m->keep, &least);
+  j->m->recompute = j->recompute;
+  if (fits) return 0;
   fprintf(stderr, "%s: error: a rank needs %lld bytes of memory with as much recomputed as can be, ", o->input, (long long)least);
   fprintf(stderr, "more than --checkpoint auto:%lld\n", (long long)o->checkpoint_memory);
   return EXIT_MODEL;

@@ -52,3 +52,38 @@ says "a rank needs 2997095112 bytes of memory with as much recomputed as can be"
 "$DTC" "$GPT2" --report --checkpoint full >full.txt
 says "^FLOPs computed again +5\.[0-9]+e\+11 \(16\.[0-9]% more than without\)" full.txt
 says "^layers save +150994944 bytes of a microbatch, without recomputation 2419458048" full.txt
+
+# What a stack inside of a layer saves, auto keeps; where that does not fit, full is taken if it does.
+cat >nested.dt <<'END'
+use nn
+
+layer Inner(dim) {
+  p = nn.Linear(dim, dim)
+  forward(x[b, dim]) {
+    y[b, i] = tanh(p(x)[b, i])
+    return y
+  }
+}
+
+layer Outer(dim) {
+  inner = stack j < 4 of Inner(dim)
+  forward(x[b, dim]) { return inner(x) }
+}
+
+model M(dim = 64) {
+  outer = stack i < 3 of Outer(dim)
+  loss(x[b, dim]) {
+    h = outer(x)
+    return mean(b, i: square(h[b, i]))
+  }
+}
+
+train M { data = arrays(x = "x.npy"); batch = 32; optimizer = sgd(lr = 0.01); steps = 1 }
+END
+total() { "$DTC" nested.dt --report=json "$@" | python3 -c 'import json, sys; print(json.load(sys.stdin)["memory"]["total"])'; }
+none=$(total) full=$(total --checkpoint full)
+[ "$full" -lt "$none" ] || fail "full needs $full bytes, none $none"
+[ "$(total --checkpoint "auto:$full")" -le "$full" ] || fail "auto does not fit what full needs"
+says "not proved least" <("$DTC" nested.dt --report --checkpoint "auto:$full")
+expect 1 "$DTC" nested.dt --report --checkpoint "auto:$((full - 1))"
+says "a rank needs $full bytes of memory with as much recomputed as can be" err.txt
