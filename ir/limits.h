@@ -26,7 +26,7 @@
   X(search_last, 300000, 1, 1 << 30, "states that the last search keeps")                          \
   X(search_kept, 48, 1, 1 << 16, "states of a group that are compared with new ones")              \
   X(search_states, 1000000, 0, MOST_LIMIT, "states in all searches of an axis")                    \
-  X(search_ways, 729, 1, 1 << 30, "ways to split a statement that are tried")                      \
+  X(search_ways, 729, 1, 1 << 30, "ways to split a statement and to bring its operands there")       \
   X(search_combinations, 512, 1, 1 << 30, "combinations of what a stack has in and out")           \
   /* passes/recompute: what is saved within a budget of bytes */                                   \
   X(keep_nodes, 250, 0, 1 << 30, "nodes of the search for the least cost within a budget")         \

@@ -79,6 +79,7 @@ typedef struct Search {
   // while expanding one state by one choice
   uint32_t at, item, back; // place in the order; the item there
   Pick pick;
+  uint32_t through; // values that were tried to go through WHOLE
 } Search;
 
 // ---- types at hand
@@ -236,6 +237,14 @@ static bool provide(const Search *s, Id slot, uint32_t type, uint32_t ask, bool 
   return true;
 }
 
+// Whether one more value may be tried to go through WHOLE: with each, a statement of many operands makes twice as many states
+// of one.
+static bool tries_via(Search *s) {
+  const Limits *l = &s->z->m->limits;
+  if (s->through++ < (uint32_t)l->search_ways && s->next.n < (uint32_t)l->search_last) return true;
+  return s->exact = false;
+}
+
 // The k-th thing made takes `type`. Going through WHOLE costs no more than going to a split type
 // directly, if something else needs the whole.
 static void make(Search *s, const Choice *c, uint32_t k, uint32_t type, Cost cost) {
@@ -246,7 +255,7 @@ static void make(Search *s, const Choice *c, uint32_t k, uint32_t type, Cost cos
   for (int via = 0; via < 2; via++) {
     Cost all = cost;
     Set new = {0, 0};
-    if (via && (!splits || !type || (old.ask & 1) || s->c->last[slot] <= s->at)) break;
+    if (via && (!splits || !type || (old.ask & 1) || s->c->last[slot] <= s->at || !tries_via(s))) break;
     if (!provide(s, slot, type, old.ask, via, &new.have, &all)) continue;
     s->work[slot] = new;
     if (via) s->pick.made_via |= 1u << k;
@@ -352,7 +361,7 @@ static void need_via(Search *s, const Choice *c, uint32_t j, Cost cost) {
   Id slot = c->need[j].slot;
   Set old = s->work[slot];
   const Cost *conv = least_conv(s, slot, old.have, 0);
-  if (!conv || (old.have & 1) || s->c->last[slot] <= s->at) return;
+  if (!conv || (old.have & 1) || s->c->last[slot] <= s->at || !tries_via(s)) return;
   cost_add(&cost, conv);
   s->work[slot].have |= 1u | 1u << c->need[j].type;
   s->pick.via |= 1u << j;
@@ -412,6 +421,7 @@ static bool enter_repeat(Search *s, const Item *it, const Choice *c, Cost *cost)
 static void do_choice(Search *s, uint32_t number, const Choice *c, Cost cost) {
   const Item *it = &s->l->item.at[s->item];
   s->pick = (Pick){.choice = number};
+  s->through = 0;
   cost_add(&cost, &c->cost);
   if (!may_improve(s, &cost)) return;
   if (it->kind != ITEM_REPEAT) {
