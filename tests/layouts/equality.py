@@ -27,6 +27,7 @@ import zlib
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 STEPS, RATE, BETA1, BOUND = 3, 1e-2, 0.9, 1e-11
 RANKS = [1, 2, 3, 4, 6, 8]
+COMPILER_KB = 8_000_000  # of addresses, for dtc
 SCHEDULES = ["gpipe", "1f1b", "interleaved:2", "zb"]
 KINDS = ["even", "remainder", "fewer than stages", "idle ranks"]
 FIELDS = [
@@ -350,13 +351,16 @@ class Runner:
         self.limits = ""  # of dtc
         self.precision = "fp64"
         self.environment = {}  # variables besides
+        with open(dtc, "rb") as f:
+            self.bounded = b"__asan_init" not in f.read()  # the sanitizer reserves terabytes of addresses
 
     def run(self, command, wait=1200):
-        """Output and exit status. Kills a program that hangs, and its ranks."""
+        """Output and exit status. Kills a program that hangs, and its ranks. dtc has COMPILER_KB of memory."""
         variables = dict(self.environment, **{"DTC_LIMITS": self.limits} if self.limits else {})
         self.log.append(" ".join([f"{k}={v}" for k, v in variables.items()] + command))
+        bounded = ["sh", "-c", f'ulimit -v {COMPILER_KB}; exec "$@"', "sh"] if command[0] == self.dtc and self.bounded else []
         p = subprocess.Popen(
-            command,
+            bounded + command,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
