@@ -114,6 +114,49 @@ static bool renames(const Fuse *u, const Stmt *s) {
   return u->f->value.at[from].type == u->f->value.at[s->lhs].type && !a.nrest && !l.nrest;
 }
 
+// ---- a view changes no sum
+
+static void note_touch(Id v, void *ctx) {
+  Id *value = ctx;
+  if (v == *value) *value = NONE;
+}
+
+static bool touches(const Fuse *u, const Stmt *s, Id value) {
+  Id left = value;
+  if (s->lhs == value) return true;
+  stmt_reads(u->m, u->f, s, note_touch, &left);
+  return left == NONE;
+}
+
+// Whether both add up alike: as many terms in one run, and the same loops around it that sum.
+static bool same_sums(const GemmPlan *a, const GemmPlan *b) {
+  uint32_t i = 0, j = 0;
+  if (a->k != b->k) return false;
+  for (;;) {
+    while (i < a->nbatch && a->batch[i].c) i++;
+    while (j < b->nbatch && b->batch[j].c) j++;
+    if (i == a->nbatch || j == b->nbatch) return i == a->nbatch && j == b->nbatch;
+    if (a->batch[i++].count != b->batch[j++].count) return false;
+  }
+}
+
+// Whether each product of matrices that reads or makes the value stays one, and adds up in the order of now, with the value
+// there. A value that is saved lies apart, and one that is computed again may be a view: both are to give the same bits.
+static bool keeps_sums(Fuse *u, Id value, const Layout *there) {
+  Layout *at = &u->fp->layout[value], now = *at;
+  for (uint32_t i = 0; i < u->f->stmt.n; i++) {
+    const Stmt *s = &u->f->stmt.at[i];
+    GemmPlan before, after;
+    if (s->kind != ST_COMP || s->red != RED_SUM || !touches(u, s, value)) continue;
+    bool was = match_gemm(u->m, u->f, u->fp->layout, s, &before);
+    *at = *there;
+    bool is = match_gemm(u->m, u->f, u->fp->layout, s, &after);
+    *at = now;
+    if (was != is || (was && !same_sums(&before, &after))) return false;
+  }
+  return true;
+}
+
 static bool forward_view(Fuse *u, const Stmt *s) {
   const Value *v = &u->f->value.at[s->lhs];
   Id from = (Id)ex(u->m, s->body)->integer, buffer = u->fp->layout[from].buffer;
@@ -131,6 +174,7 @@ static bool forward_view(Fuse *u, const Stmt *s) {
   // An argument handed back: the caller keeps it where it is, or copies it.
   if (result && !(row_major(v, &l) && value_count(v) == value_count(&u->f->value.at[buffer])))
     return false;
+  if (!keeps_sums(u, s->lhs, &l)) return false;
   u->fp->layout[s->lhs] = l;
   return true;
 }
@@ -170,7 +214,7 @@ static bool reverse_view(Fuse *u, const Stmt *s) {
   if (points != value_count(v)) return false;
   Affine a = affine_lhs(u->m, u->f, u->fp->layout, s);
   Layout l = {.buffer = u->fp->layout[s->lhs].buffer};
-  if (!strides_of(u, s, v, sub, &a, &l)) return false;
+  if (!strides_of(u, s, v, sub, &a, &l) || !keeps_sums(u, from, &l)) return false;
   u->fp->layout[from] = l;
   return true;
 }
@@ -228,7 +272,7 @@ bool view_is_piece(const Module *m, Id e, Id *read, int64_t *constant, uint32_t 
   return true;
 }
 
-static bool add_piece(const Fuse *u, const Stmt *s, Id e, Assembly *a) {
+static bool add_piece(Fuse *u, const Stmt *s, Id e, Assembly *a) {
   Id read, sub[MAX_RANK];
   int64_t c;
   uint32_t index;
@@ -249,6 +293,7 @@ static bool add_piece(const Fuse *u, const Stmt *s, Id e, Assembly *a) {
   Layout l = {.buffer = s->lhs};
   if (points != value_count(v) || !strides_of(u, s, v, sub, &at, &l)) return false;
   l.offset += c * at.coef[index];
+  if (!keeps_sums(u, from, &l)) return false;
   a->index = index;
   a->seen |= (uint64_t)1 << c;
   a->from[a->n] = from;
@@ -256,7 +301,7 @@ static bool add_piece(const Fuse *u, const Stmt *s, Id e, Assembly *a) {
   return true;
 }
 
-static bool add_pieces(const Fuse *u, const Stmt *s, Id e, Assembly *a) {
+static bool add_pieces(Fuse *u, const Stmt *s, Id e, Assembly *a) {
   if (!ex_is(u->m, e, OP_ADD)) return add_piece(u, s, e, a);
   return add_pieces(u, s, ex_arg(u->m, e, 0), a) && add_pieces(u, s, ex_arg(u->m, e, 1), a);
 }

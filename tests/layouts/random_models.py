@@ -486,6 +486,8 @@ def run_found(o, folder, totals):
         try:
             case = Case(runner, saved["spec"])
             result = (l, "passed", case.differs(l))
+            if l["checkpoint"] != "none":
+                case.same_bits(l)
         except (eq.Failed, eq.Refused, Redraw) as e:
             result = (l, "failed", f"{type(e).__name__}: {e}\n    " + "\n    ".join(runner.log))
         totals.take(name, case and case.model, [result], {})
@@ -538,9 +540,12 @@ def run_one(o, folder):
     """The model and layout that a failure printed."""
     case = Case(eq.Runner(o.dtc, folder), json.loads(o.spec))
     try:
-        d, what = case.differs(eq.parse(o.layout))
+        l = eq.parse(o.layout)
+        d, what = case.differs(l)
+        if l["checkpoint"] != "none":
+            case.same_bits(l)
         if case.spec.get("cuda"):
-            case.differs_on_cuda(eq.parse(o.layout))
+            case.differs_on_cuda(l)
         print(f"passes: the largest difference is {d:.3g} of what is allowed ({what})")
         return 0
     except (eq.Failed, eq.Refused, Redraw) as e:
