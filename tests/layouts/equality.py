@@ -381,17 +381,22 @@ class Runner:
             raise Failed(f"exit status {status}: {text.strip()}")
         return text
 
-    def report(self, model, l, checkpoint, precision, extra=()):
-        """What --report=json says of the layout with that recomputation."""
-        command = [self.dtc, model.path, "--precision", precision, "--report=json", *model.options]
+    def ask(self, model, l, precision, asks, extra=()):
+        """The text that dtc prints of the layout with the options `asks`."""
+        command = [self.dtc, model.path, "--precision", precision, *asks, *model.options]
         command += [x for d in zip(extra, extra[1:]) if d[0] == "-D" for x in d]
         for d in model.defines + ([f"microbatch={l['micro']}"] if l["micro"] else []):
             command += ["-D", d]
-        text, status = self.run(command + options(dict(l, checkpoint=checkpoint)) + degree(l))
+        text, status = self.run(command + options(l) + degree(l))
         if status in (1, 2) and refusal(text):
             raise Refused(refusal(text))
         if status:
             raise Failed(f"dtc's exit status {status}: {text.strip()}")
+        return text
+
+    def report(self, model, l, checkpoint, precision, extra=()):
+        """What --report=json says of the layout with that recomputation."""
+        text = self.ask(model, dict(l, checkpoint=checkpoint), precision, ["--report=json"], extra)
         return json.loads(text[text.index("{\"model\"") :])  # after warnings
 
     def checkpoint(self, model, l, precision, extra=()):
