@@ -153,9 +153,6 @@ static Module *with_batch(const Job *j, int64_t n) {
   return m;
 }
 
-// With a microbatch of another size, for passes/twin.c.
-static Module *twin(const Job *j) { return with_batch(j, j->m->train.microbatch + 1); }
-
 // --run: IR text in, these passes, IR text out.
 static int run_passes(Job *j) {
   size_t n;
@@ -423,7 +420,7 @@ static Module *whole_batch(Job *j, const char *until) {
   Module *whole = with_batch(j, batch), *was = j->m;
   if (!whole) BUG("the model with a microbatch of %lld", (long long)batch);
   j->m = whole;
-  PipelineOptions po = {.until = until, .twin = twin(j)};
+  PipelineOptions po = {.until = until};
   bool ok = pipeline_run(whole, &po);
   j->m = was;
   return ok ? whole : NULL;
@@ -537,7 +534,7 @@ int compile(const Options *o, Arena *a) {
   if (o->source) return interpret_source(&j);
   PipelineOptions po = {.dump_after = o->dump_after, .dump = stdout, .places = o->dump_places,
                         .time = o->time, .verify = checked,
-                        .until = last_pass(o), .twin = twin(&j)};
+                        .until = last_pass(o)};
   if (o->checkpoint && passes_reach(po.until, "recompute")) {
     status = prepare_checkpoint(&j, po);
     if (status) return status;

@@ -95,7 +95,6 @@ bool pipeline_run(Module *m, const PipelineOptions *o) {
       continue;
     }
     ok = run_one(m, p, o, facts & FACT_RANGED, &before);
-    if (ok && o->twin && p->run == pass_inline) ok = pass_inline(o->twin) && mark_batch(m, o->twin);
     if (o->until && !strcmp(o->until, p->name)) break;
   }
   buf_free(&before);

@@ -33,7 +33,6 @@ typedef struct PipelineOptions {
   bool time; // seconds of each pass to stderr
   bool verify; // after every pass
   Str after, until; // the passes after `after` (NULL: from the first on) up to `until` (NULL: to the last)
-  Module *twin; // the same model with a microbatch of another size, as the front end makes it; or NULL
 } PipelineOptions;
 
 // Runs the passes in order. False after the user's errors were reported.

@@ -75,6 +75,7 @@ static bool bind_dim(Fb *fb, const Arg *f, const Ast *e, Shape *s, uint32_t d, I
     Binding *b = bind(fb, e->name, e->loc);
     b->is_ct = b->size = true;
     b->ct = ct_int(s->extent[d]);
+    b->ct.per_sample = s->per_sample[d];
     s->dim[d] = e->name;
     return true;
   }
@@ -244,6 +245,7 @@ static bool target_subs(St *st, const ArgList *sub, Frame *f, Target *t) {
       for (uint32_t p = 0; p < f->n; p++)
         if (f->var[p] == st->dots.at[k]) t->sub[d] = ex_index(fr->m, p);
       t->shape.extent[d] = st->dots.at[k]->extent;
+      t->shape.per_sample[d] = st->dots.at[k]->per_sample;
       t->shape.dim[d] = st->dots.at[k]->name;
     }
     if (e->kind == A_DOTS) continue;
@@ -251,14 +253,17 @@ static bool target_subs(St *st, const ArgList *sub, Frame *f, Target *t) {
     if (t->sub[d] == NONE) return false;
     IndexVar *v = e->kind == A_NAME ? frame_find(f, e->name) : NULL;
     t->shape.dim[d] = v ? v->name : NULL;
-    int64_t extent = v ? v->extent : 1;
+    int64_t extent = v ? v->extent : 1, per = v ? v->per_sample : 0;
     for (uint32_t k = 0; e->kind == A_GROUP && k < e->arg.n; k++) {
       IndexVar *g = e->arg.at[k].name ? frame_find(f, e->arg.at[k].name) : NULL;
-      if (g && !mul_ok(extent, g->extent, &extent)) {
+      if (!g) continue;
+      per = per_sample(B_MUL, extent, per, g->extent, g->per_sample);
+      if (!mul_ok(extent, g->extent, &extent)) {
         err(fr, e->loc, "this group is too large");
         return false;
       }
     }
+    t->shape.per_sample[d] = per;
     t->shape.extent[d++] = extent;
   }
   t->shape.rank = d;
@@ -523,9 +528,11 @@ static Str instance_key(Fb *caller, const Entity *c, const Actuals *arg) {
   buf_printf(&b, "%s%p %p", is_wide(caller, c) ? "fp32 " : "", c->method ? (void *)c->method : (void *)c->decl,
              c->method ? (void *)c->type : NULL);
   for (uint32_t i = 0; i < arg->n; i++) {
-    Shape s;
-    if (arg->tensor[i] != NONE) s = value_shape(caller, arg->tensor[i]);
-    buf_printf(&b, " %s", arg->tensor[i] != NONE ? shape_text(fr, &s) : ct_text(fr, &arg->ct[i]));
+    bool tensor = arg->tensor[i] != NONE;
+    Shape s = tensor ? value_shape(caller, arg->tensor[i]) : (Shape){.rank = 1, .per_sample = {arg->ct[i].per_sample}};
+    buf_printf(&b, " %s", tensor ? shape_text(fr, &s) : ct_text(fr, &arg->ct[i]));
+    for (uint32_t d = 0; d < s.rank; d++)
+      if (s.per_sample[d]) buf_printf(&b, "/%u:%lld", d, (long long)s.per_sample[d]);
   }
   Str key = str_intern(b.text);
   buf_free(&b);

@@ -63,6 +63,7 @@ static bool get_args(Fb *fb, int k, const Ast *e, Str name, Id *x, Ct *ct) {
       *x = val_tensor(fb, whole(fb, given[0], str_printf("%s.x", name)), DT_REAL, given[0]->loc);
     else if (given[i]) ct[i] = ct_eval(&env, given[i]);
     if (ct[i].kind == CT_ERROR || (i == 0 && *x == NONE)) return false;
+    if (given[i] && decided_by_samples(fr, given[i]->loc, ct[i].per_sample)) return false;
     if (ct[i].kind == CT_INT || (sig[k].arg[i][0] == 'v' && ct[i].kind == CT_REAL)) continue;
     err(fr, given[i]->loc, "argument '%s' is an int, and this is %s", sig[k].arg[i],
         ct_kind_text(&ct[i]));
@@ -90,6 +91,7 @@ static void start(Tb *b, Fb *fb, Id x, Str name, Id loc) {
   for (uint32_t d = 0; d < b->s.rank; d++) {
     IndexVar *v = var_new(&b->st, b->s.dim[d] ? b->s.dim[d] : str_intern(plain[d]), loc);
     v->extent = b->s.extent[d];
+    v->per_sample = b->s.per_sample[d];
     b->f.var[b->f.n++] = v;
     b->t.sub[d] = ex_index(fb->fr->m, d);
   }
@@ -103,8 +105,17 @@ static Id at(Tb *b, Id x, Id sub) {
   return ex_read(b->fb->fr->m, &b->fb->fn, x, all);
 }
 
+// n: an extent that does not depend on the number of samples, or one of an error.
 static void set_extent(Tb *b, int64_t n) {
   b->f.var[b->axis]->extent = b->t.shape.extent[b->axis] = n;
+  b->f.var[b->axis]->per_sample = b->t.shape.per_sample[b->axis] = 0;
+}
+
+// Functions that cut or lengthen a dimension: not that of the batch.
+static bool axis_of_batch(const Tb *b, const Shape *s, Str what, Id loc) {
+  if (!s->per_sample[b->axis]) return false;
+  err(b->fb->fr, loc, "'%s' along axis %u, which has the samples of the batch: they are not chosen by number", what, b->axis);
+  return true;
 }
 
 static uint32_t finish(Tb *b, Red red, Id body, Id *out) {
@@ -175,6 +186,7 @@ static uint32_t cumsum(Tb *b, Id loc, Id *out) {
   if (b->f.n >= MAX_INDEX) return 0;
   IndexVar *v = var_new(&b->st, str_printf("%s_to", b->f.var[b->axis]->name), loc);
   v->extent = b->s.extent[b->axis];
+  v->per_sample = b->s.per_sample[b->axis];
   Id j = ex_index(m, b->f.n);
   b->f.var[b->f.n++] = v;
   Ct zero = ct_int(0);
@@ -252,6 +264,7 @@ static uint32_t topk(Tb *b, int64_t k, Str name, Id loc, Id *out, uint32_t max) 
   v.axis = last;
   IndexVar *from = var_new(&v.st, v.f.var[last]->name, loc);
   from->extent = b->s.extent[last];
+  from->per_sample = b->s.per_sample[last];
   set_extent(&v, k);
   v.f.var[last]->name = str_intern("top");
   Id j = ex_index(m, v.f.n), zero = b->s.type == DT_I32 ? ex_int(m, 0) : ex_real(m, 0);
@@ -293,6 +306,7 @@ static uint32_t concat(Fb *fb, const Ast *e, Str name, Id *out) {
   for (uint32_t i = 0; i < n; i++) {
     Shape s = value_shape(fb, part[i]);
     bool same = s.rank == b.s.rank && s.type == b.s.type;
+    if (same && axis_of_batch(&b, &s, "concat", e->loc)) return 0;
     for (uint32_t d = 0; same && d < s.rank; d++)
       same = d == b.axis || s.extent[d] == b.s.extent[d];
     if (!same) {
@@ -330,7 +344,8 @@ uint32_t builtin_results(Fb *fb, Str builtin, const Ast *e, Str name, Id *out, u
   bool top = !strcmp(builtin, "topk");
   if (!get_axis(fb->fr, &b.s, top ? -1 : ct[1].i, e->loc, &b.axis)) return 0;
   if (top) return topk(&b, ct[1].i, name, e->loc, out, max);
+  if (!strcmp(builtin, "cumsum")) return cumsum(&b, e->loc, out);
+  if (axis_of_batch(&b, &b.s, builtin, e->loc)) return 0;
   if (!strcmp(builtin, "pad")) return pad(&b, ct, e->loc, out);
-  if (!strcmp(builtin, "slice")) return slice(&b, ct, e->loc, out);
-  return cumsum(&b, e->loc, out);
+  return slice(&b, ct, e->loc, out);
 }

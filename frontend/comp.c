@@ -23,6 +23,7 @@ Id to_ir(St *st, R r, Id loc) {
   if (r.kind == R_ERROR) return NONE;
   if (r.kind == R_IR) return r.e;
   if (r.kind == R_ABSENT) return ex_real(fr->m, 0);
+  number_of_samples(fr, loc, r.ct.per_sample);
   if (r.ct.kind == CT_REAL) return ex_real(fr->m, r.ct.r);
   if (r.ct.kind == CT_BOOL) return ex_bool(fr->m, r.ct.i);
   if (r.ct.kind != CT_INT) {
@@ -39,7 +40,7 @@ Id to_ir(St *st, R r, Id loc) {
 // Constants convert from int to real; nothing else does by itself.
 Id to_scalar(St *st, R r, Scalar want, Id loc, const char *what) {
   Module *m = st->fb->fr->m;
-  if (r.kind == R_CT && r.ct.kind == CT_INT && want == SC_REAL) return ex_real(m, (double)r.ct.i);
+  if (r.kind == R_CT && r.ct.kind == CT_INT && want == SC_REAL) r.ct = ct_to_real(r.ct);
   Id e = to_ir(st, r, loc);
   if (e == NONE || (Scalar)ex(m, e)->type == want) return e;
   Scalar have = (Scalar)ex(m, e)->type;
@@ -88,9 +89,10 @@ static void note_places(St *st, Id body) {
   st->nread_loc = p.loc.n;
 }
 
-static R build_iter(St *st, Ct c) {
+static R build_iter(St *st, Ct c, Id loc) {
   Front *fr = st->fb->fr;
   Module *m = fr->m;
+  number_of_samples(fr, loc, c.per_sample);
   Id v = fb_iter(st->fb, c.level);
   if (v == NONE) return r_error();
   Id e = ex_read(m, &st->fb->fn, v, NULL);
@@ -110,7 +112,7 @@ static R build_name(St *st, const Ast *e, Frame *f) {
   ast_print_expr(e, &b);
   R r = r_error();
   switch (x.kind) {
-  case ENT_CT: r = x.ct.kind == CT_ITER ? build_iter(st, x.ct) : r_ct(x.ct); break;
+  case ENT_CT: r = x.ct.kind == CT_ITER ? build_iter(st, x.ct, e->loc) : r_ct(x.ct); break;
   case ENT_ABSENT: r.kind = R_ABSENT; break;
   case ENT_ERROR: break;
   case ENT_VALUE:
@@ -260,8 +262,9 @@ bool emit_body(St *st, Target *t, Red red, Id body, const Frame *f, uint32_t nfr
   Index index[MAX_INDEX];
   for (uint32_t i = 0; i < f->n; i++) {
     const IndexVar *v = f->var[i];
-    index[i] = (Index){.name = v->name, .extent = v->extent, .local = v->local, .on = v->on,
-                       .off = st->off};
+    index[i] = (Index){.name = v->name, .extent = v->extent, .local = v->local, .batch = v->per_sample,
+                       .on = v->on, .off = st->off};
+    fb->fr->local |= v->local;
   }
   name_indices(index, f->n);
   fn_comp(m, &fb->fn, t->value, t->sub, t->acc, red, index, nfree, f->n, body, st->loc);
@@ -297,6 +300,7 @@ Id lift(St *st, Red red, Id body, Frame *f, uint32_t nfree, uint32_t keep, Id lo
       read_at[g.n] = ex_index(m, i);
       t.sub[g.n] = ex_index(m, g.n);
       t.shape.extent[g.n] = f->var[i]->extent;
+      t.shape.per_sample[g.n] = f->var[i]->per_sample;
       t.shape.dim[g.n] = f->var[i]->name;
       t.shape.rank = g.n + 1;
     }
@@ -347,7 +351,7 @@ static bool same_type(St *st, R a, R b, const Ast *ea, const Ast *eb, Id loc, co
 
 static R build_power(St *st, R a, R b, const Ast *e) {
   Front *fr = st->fb->fr;
-  if (b.kind == R_CT && b.ct.kind == CT_INT && b.ct.i == 2) {
+  if (b.kind == R_CT && b.ct.kind == CT_INT && b.ct.i == 2 && !b.ct.per_sample) {
     Id x = to_ir(st, a, e->a->loc);
     if (x == NONE) return r_error();
     if (ex(fr->m, x)->type != SC_BOOL) return r_ir(fr->m, ex2(fr->m, OP_MUL, x, x));
@@ -405,6 +409,7 @@ static R build_binary(St *st, const Ast *e, Frame *f) {
   bool is_and = e->op == B_AND;
   const char *what = is_and ? "an operand of 'and'" : "an operand of 'or'";
   if (a.kind == R_CT && a.ct.kind == CT_BOOL) {
+    if (decided_by_samples(st->fb->fr, e->a->loc, a.ct.per_sample)) return r_error();
     if ((a.ct.i != 0) != is_and) return a;
     R b = build(st, e->b, f);
     return to_scalar(st, b, SC_BOOL, e->b->loc, what) == NONE ? r_error() : b;
@@ -414,7 +419,10 @@ static R build_binary(St *st, const Ast *e, Frame *f) {
   Frame g = *f;
   g.guard = both(m, f->guard, is_and ? x : ex1(m, OP_NOT, x));
   R b = build(st, e->b, &g);
-  if (b.kind == R_CT && b.ct.kind == CT_BOOL) return (b.ct.i != 0) == is_and ? a : b;
+  if (b.kind == R_CT && b.ct.kind == CT_BOOL) {
+    if (decided_by_samples(st->fb->fr, e->b->loc, b.ct.per_sample)) return r_error();
+    return (b.ct.i != 0) == is_and ? a : b;
+  }
   return binary(st, e->op, a, b, e);
 }
 
@@ -423,11 +431,14 @@ static R build_unary(St *st, const Ast *e, Frame *f) {
   R a = build(st, e->a, f);
   if (a.kind == R_ERROR || (a.kind == R_ABSENT && e->kind == A_NEG)) return a;
   if (e->kind == A_NOT) {
-    if (a.kind == R_CT && a.ct.kind == CT_BOOL) return r_ct(ct_bool(!a.ct.i));
+    if (a.kind == R_CT && a.ct.kind == CT_BOOL) return r_ct(ct_not(a.ct));
     Id x = to_scalar(st, a, SC_BOOL, e->a->loc, "the operand of 'not'");
     return x == NONE ? r_error() : r_ir(fr->m, ex1(fr->m, OP_NOT, x));
   }
-  if (a.kind == R_CT && a.ct.kind == CT_REAL) return r_ct(ct_real(-a.ct.r));
+  if (a.kind == R_CT && a.ct.kind == CT_REAL) {
+    a.ct.r = -a.ct.r;
+    return a;
+  }
   if (a.kind == R_CT && a.ct.kind == CT_INT)
     return r_ct(ct_binary(fr, B_MUL, ct_int(-1), a.ct, e->loc));
   if (r_type(&a) == SC_BOOL) {
@@ -441,6 +452,7 @@ static R build_where(St *st, const Ast *e, Frame *f) {
   Module *m = st->fb->fr->m;
   const Ast *ec = e->arg.at[0].value, *ea = e->arg.at[1].value, *eb = e->arg.at[2].value;
   R c = build(st, ec, f);
+  if (c.kind == R_CT && c.ct.kind == CT_BOOL && decided_by_samples(st->fb->fr, ec->loc, c.ct.per_sample)) return r_error();
   if (c.kind == R_CT && c.ct.kind == CT_BOOL) return build(st, c.ct.i ? ea : eb, f);
   Id x = to_scalar(st, c, SC_BOOL, ec->loc, "the condition of 'where'"), y, z;
   if (x == NONE) return r_error();
@@ -500,7 +512,7 @@ enum { NSCALAR = sizeof scalars / sizeof scalars[0] };
 static R build_convert(St *st, FnKind kind, R a, Id loc) {
   Module *m = st->fb->fr->m;
   if (a.kind == R_CT && a.ct.kind == CT_INT)
-    return kind == K_REAL ? r_ct(ct_real((double)a.ct.i)) : a;
+    return kind == K_REAL ? r_ct(ct_to_real(a.ct)) : a;
   if (a.kind == R_ABSENT) return kind == K_REAL ? a : r_ct(ct_int(0));
   Id x = to_ir(st, a, loc);
   if (x == NONE) return r_error();

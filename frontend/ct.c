@@ -133,9 +133,40 @@ static Ct binary_value(Front *fr, BinOp op, Ct a, Ct b, Id loc) {
   return ct_error();
 }
 
+// Both depend on it: quotients, remainders and comparisons of multiples are those of the factors.
+static int64_t per_sample_both(BinOp op, int64_t a, int64_t b) {
+  int64_t r = OTHERWISE;
+  switch (op) {
+  case B_ADD: return add_ok(a, b, &r) ? r : OTHERWISE;
+  case B_SUB: return a >= b ? a - b : OTHERWISE;
+  case B_MOD: return a % b;
+  case B_DIV:
+  case B_IDIV:
+  case B_LT:
+  case B_LE:
+  case B_GT:
+  case B_GE:
+  case B_EQ:
+  case B_NE: return 0;
+  default: return OTHERWISE;
+  }
+}
+
+int64_t per_sample(BinOp op, int64_t a, int64_t a_per, int64_t b, int64_t b_per) {
+  int64_t r = OTHERWISE;
+  if (!a_per && !b_per) return 0;
+  if (a_per < 0 || b_per < 0) return OTHERWISE;
+  if (a_per && b_per) return per_sample_both(op, a_per, b_per);
+  if (op == B_MUL && (a_per ? b : a) > 0) return mul_ok(a_per ? a_per : a, b_per ? b_per : b, &r) ? r : OTHERWISE;
+  if (op == B_IDIV && a_per && b > 0 && a_per % b == 0) return a_per / b;
+  if (op == B_MOD && a_per && b && a_per % b == 0) return 0;
+  return (op == B_ADD || op == B_SUB) && a_per && b == 0 ? a_per : OTHERWISE;
+}
+
 Ct ct_binary(Front *fr, BinOp op, Ct a, Ct b, Id loc) {
   Ct r = binary_value(fr, op, a, b, loc);
   r.from = a.from ? a.from : b.from;
+  r.per_sample = per_sample(op, a.i, a.per_sample, b.i, b.per_sample);
   bool whole = r.kind != CT_INT || op != B_IDIV || a.i % b.i == 0;
   if (r.from && !whole) PUSH(fr->arena, fr->rounded, ((Rounded){a.i, b.i, loc, r.from}));
   return r;
@@ -293,6 +324,7 @@ Ct ct_call(Front *fr, Str name, const Ct *arg, const Str *arg_name, uint32_t n, 
   }
   Ct r = scalar_value(fr, f, in[0], in[1], loc);
   r.from = in[0].from ? in[0].from : in[1].from;
+  r.per_sample = in[0].per_sample || in[1].per_sample ? OTHERWISE : 0;
   return r;
 }
 
@@ -350,8 +382,8 @@ static Ct eval_name(Env *env, const Ast *e) {
 static Ct eval_unary(Env *env, const Ast *e) {
   Ct a = ct_eval(env, e->a);
   if (a.kind == CT_ERROR) return a;
-  if (e->kind == A_NOT && a.kind == CT_BOOL) return ct_bool(!a.i);
-  if (e->kind == A_NEG && a.kind == CT_REAL) return ct_real(-a.r);
+  if (e->kind == A_NOT && a.kind == CT_BOOL) return ct_not(a);
+  if (e->kind == A_NEG && a.kind == CT_REAL) return (Ct){.kind = CT_REAL, .r = -a.r, .per_sample = a.per_sample};
   if (e->kind == A_NEG && (a.kind == CT_INT || a.kind == CT_ITER))
     return ct_binary(env->fr, B_MUL, ct_int(-1), a, e->loc);
   err(env->fr, e->loc, "'%s' of %s", e->kind == A_NOT ? "not" : "-", ct_kind_text(&a));
@@ -370,7 +402,10 @@ static Ct eval_tuple(Env *env, const Ast *e) {
 bool ct_cond(Env *env, const Ast *e, bool *out) {
   Ct c = ct_eval(env, e);
   *out = c.i != 0;
-  if (c.kind == CT_BOOL) return true;
+  if (c.kind == CT_BOOL) {
+    decided_by_samples(env->fr, e->loc, c.per_sample); // the branch is looked at nevertheless
+    return true;
+  }
   if (c.kind != CT_ERROR)
     err(env->fr, e->loc, "a condition is a bool, and this is %s", ct_kind_text(&c));
   return false;
@@ -452,14 +487,15 @@ static void below_one(Env *env, const Ast *e, const Ct *c) {
 }
 
 bool ct_size(Env *env, const Ast *e, int64_t *out) {
-  Id from;
-  return ct_size_from(env, e, out, &from);
+  Ct c;
+  bool ok = ct_size_from(env, e, &c);
+  *out = c.i;
+  return ok;
 }
 
-bool ct_size_from(Env *env, const Ast *e, int64_t *out, Id *from) {
+bool ct_size_from(Env *env, const Ast *e, Ct *out) {
   Ct c = ct_eval(env, e);
-  *out = c.i;
-  *from = c.from;
+  *out = c;
   if (c.kind == CT_ERROR) return false;
   if (c.kind == CT_ITER)
     err(env->fr, e->loc,
@@ -471,7 +507,7 @@ bool ct_size_from(Env *env, const Ast *e, int64_t *out, Id *from) {
   else if (c.i < 1) {
     below_one(env, e, &c);
     return false;
-  } else return true;
+  } else return c.per_sample >= 0 || !decided_by_samples(env->fr, e->loc, c.per_sample);
   Field *f = e->kind == A_NAME && env->layer ? field_find(env->layer, e->name) : NULL;
   if (f && f->from) note(env->fr, f->from, "'%s' gets its value here", e->name);
   return false;

@@ -53,7 +53,10 @@ struct Ct {
   Str s; // STR
   Ct *item;
   Id from; // the -D that it was made of, or 0
+  // INT: it is this times the number of samples. 0: it does not depend on that number; OTHERWISE: it does, in another way.
+  int64_t per_sample;
 };
+enum { OTHERWISE = -1 };
 
 // A quotient of sizes that was rounded down, one of them given by a -D.
 typedef struct Rounded {
@@ -66,6 +69,7 @@ typedef struct Shape {
   Dtype type;
   uint32_t rank;
   int64_t extent[MAX_RANK];
+  int64_t per_sample[MAX_RANK]; // of each extent, as in Ct
   Str dim[MAX_RANK];
 } Shape;
 
@@ -146,6 +150,9 @@ typedef struct Front {
   uint32_t nerror; // quiet ones too
   uint32_t depth, calls; // stacks and calls around this place
   uint32_t nsite; // of random numbers
+  bool local; // an index is local
+  Id number_loc; // the first place that uses the number of samples as a number, or 0
+  Trail *number_trail;
   int64_t stack_count[MAX_STACKS];
   VEC(struct Define) define;
   VEC(Rounded) rounded;
@@ -214,6 +221,11 @@ void note(Front *fr, Id loc, const char *fmt, ...) __attribute__((format(printf,
 void extent_error(Front *fr, Id loc, int64_t one, int64_t other, const char *text);
 void trail_push(Front *fr, Trail *t, Id loc, const char *what);
 void trail_pop(Front *fr);
+// What depends on the number of samples is decided when the model is compiled: an error.
+bool decided_by_samples(Front *fr, Id loc, int64_t per_sample);
+// A value depends on the number of samples. An error of models without `local`, which is known at the end.
+void number_of_samples(Front *fr, Id loc, int64_t per_sample);
+void report_number_of_samples(Front *fr);
 const char *shape_text(Front *fr, const Shape *s);
 const char *extents_text(Front *fr, const int64_t *extent, uint32_t n);
 
@@ -239,8 +251,12 @@ static inline Ct ct_int(int64_t v) { return (Ct){.kind = CT_INT, .i = v}; }
 static inline Ct ct_bool(bool v) { return (Ct){.kind = CT_BOOL, .i = v}; }
 static inline Ct ct_real(double v) { return (Ct){.kind = CT_REAL, .r = v}; }
 static inline Ct ct_error(void) { return (Ct){.kind = CT_ERROR}; }
+static inline Ct ct_not(Ct c) { return (Ct){.kind = CT_BOOL, .i = !c.i, .per_sample = c.per_sample}; }
 static inline bool ct_number(const Ct *c) { return c->kind == CT_INT || c->kind == CT_REAL; }
 static inline double ct_as_real(const Ct *c) { return c->kind == CT_INT ? (double)c->i : c->r; }
+static inline Ct ct_to_real(Ct c) {
+  return (Ct){.kind = CT_REAL, .r = ct_as_real(&c), .per_sample = c.per_sample ? OTHERWISE : 0};
+}
 const char *ct_text(Front *fr, const Ct *c);
 const char *ct_kind_text(const Ct *c); // "an int"
 Ct ct_eval(Env *env, const Ast *e); // reports errors
@@ -250,7 +266,9 @@ Ct ct_call(Front *fr, Str name, const Ct *arg, const Str *arg_name, uint32_t n, 
            bool *known);
 bool ct_function(Str name);
 bool ct_size(Env *env, const Ast *e, int64_t *out); // an extent, at least 1
-bool ct_size_from(Env *env, const Ast *e, int64_t *out, Id *from); // from: as in Ct
+bool ct_size_from(Env *env, const Ast *e, Ct *out); // with what it is made of
+// How `a op b` depends on the number of samples, given how a and b do.
+int64_t per_sample(BinOp op, int64_t a, int64_t a_per, int64_t b, int64_t b_per);
 bool ct_cond(Env *env, const Ast *e, bool *out);
 
 // layer.c
@@ -294,6 +312,7 @@ Id fb_finish(Fb *fb); // to Module.fn
 typedef struct IndexVar {
   Str name;
   int64_t extent; // 0: not known yet
+  int64_t per_sample; // as in Ct
   bool ranged; // fixed by i < n
   bool failed; // no extent would do, and it was reported
   bool hidden; // one of `...` or of a whole tensor: the user has no name for it
@@ -317,7 +336,7 @@ typedef struct Constraint { // the product of the factors is a tensor's extent
   Id loc;
   Str tensor;
   uint32_t dim;
-  int64_t extent;
+  int64_t extent, per_sample;
   uint32_t n;
   IndexVar *factor[MAX_INDEX];
   bool done;
@@ -388,8 +407,8 @@ bool bind_index(St *st, const Ast *e, Frame *f, VarList *list);
 // Appends the list to the frame, with `...` expanded; false if there are too many.
 bool frame_add(St *st, Frame *f, const VarList *list, Id loc);
 NodeInfo *node_info(St *st, const Ast *e);
-void constrain(St *st, Id loc, Str tensor, uint32_t dim, int64_t extent, IndexVar **factor,
-               uint32_t n);
+// That the factors' product is the extent of dimension `dim` of `s`.
+void constrain(St *st, Id loc, Str tensor, const Shape *s, uint32_t dim, IndexVar **factor, uint32_t n);
 bool solve(St *st);
 // Walks an expression once: calls are made, indices bound, extents constrained.
 void prepare(St *st, const Ast *e, Frame *f);

@@ -45,6 +45,7 @@ static bool data_shape(Front *fr, const Arg *f, int64_t batch, Shape *s) {
     return false;
   }
   s->extent[0] = batch;
+  s->per_sample[0] = 1;
   for (uint32_t d = 1; d < dim->n; d++) {
     const Ast *e = dim->at[d].value;
     bool known = e->kind != A_NAME || lookup(&env, e->name).kind == ENT_CT;
@@ -227,6 +228,15 @@ static void make_sample(Front *fr, const AstStmt *loss) {
   m->entry[ENTRY_SAMPLE] = id;
 }
 
+// In a model with `local` extents mean a microbatch, and no index has to be found by them.
+static void unmark_batch(Module *m) {
+  for (Id f = 0; f < m->fn.n; f++)
+    for (uint32_t i = 0; i < m->fn.at[f].stmt.n; i++) {
+      Stmt *s = &m->fn.at[f].stmt.at[i];
+      for (uint32_t k = 0; s->kind == ST_COMP && k < s->nindex; k++) s->index[k].batch = false;
+    }
+}
+
 static bool compile(Front *fr) {
   fr->main = unit_load(fr, fr->opt->path, fr->opt->text, 0);
   if (fr->nerror || !fr->main || !choose_model(fr, fr->main)) return false;
@@ -249,7 +259,9 @@ static bool compile(Front *fr) {
   if (!make_entry(fr, loss, ENTRY_LOSS, true, "loss") ||
       !make_entry(fr, loss, ENTRY_EVAL_LOSS, false, "eval_loss"))
     return false;
+  report_number_of_samples(fr);
   make_sample(fr, loss);
+  if (fr->local) unmark_batch(fr->m);
   return true;
 }
 

@@ -40,20 +40,20 @@ bool frame_add(St *st, Frame *f, const VarList *list, Id loc) {
 }
 
 static bool set_range(St *st, IndexVar *v, const Ast *e) {
-  int64_t n;
-  Id from;
-  if (!ct_size_from(&st->env, e, &n, &from)) return false;
-  if (v->extent && v->extent != n) {
+  Ct n;
+  if (!ct_size_from(&st->env, e, &n)) return false;
+  if (v->extent && v->extent != n.i) {
     err(st->fb->fr, e->loc, "index '%s' gets the extent %lld here, but has %lld already", v->name,
-        (long long)n, (long long)v->extent);
+        (long long)n.i, (long long)v->extent);
     note(st->fb->fr, v->fixed_loc, "the other extent comes from here");
     return false;
   }
-  v->extent = n;
+  v->extent = n.i;
+  v->per_sample = n.per_sample;
   v->ranged = true;
   v->fixed_loc = e->loc;
   v->fixed_by = NULL;
-  v->define = from;
+  v->define = n.from;
   return true;
 }
 
@@ -121,9 +121,10 @@ NodeInfo *node_info(St *st, const Ast *e) {
   return &st->node.at[st->node.n - 1];
 }
 
-void constrain(St *st, Id loc, Str tensor, uint32_t dim, int64_t extent, IndexVar **factor,
-               uint32_t n) {
-  Constraint c = {.loc = loc, .tensor = tensor, .dim = dim, .extent = extent, .n = n};
+void constrain(St *st, Id loc, Str tensor, const Shape *s, uint32_t dim, IndexVar **factor, uint32_t n) {
+  Constraint c = {.loc = loc, .tensor = tensor, .dim = dim, .n = n};
+  c.extent = s->extent[dim];
+  c.per_sample = s->per_sample[dim];
   memcpy(c.factor, factor, n * sizeof *factor);
   PUSH(st->fb->fr->arena, st->constraint, c);
 }
@@ -156,7 +157,7 @@ static bool know_dots(St *st, uint32_t n, const Shape *s, uint32_t dim, Str name
 static bool match_dots(St *st, const Shape *s, uint32_t dim, uint32_t n, Str name, Id loc) {
   if (!know_dots(st, n, s, dim, name, loc)) return false;
   for (uint32_t k = 0; k < n; k++)
-    constrain(st, loc, name, dim + k, s->extent[dim + k], &st->dots.at[k], 1);
+    constrain(st, loc, name, s, dim + k, &st->dots.at[k], 1);
   return true;
 }
 
@@ -185,14 +186,14 @@ static bool match_group(St *st, const Ast *e, const Shape *s, uint32_t dim, Str 
     }
     if (a->value && !set_range(st, factor[i], a->value)) return false;
   }
-  if (whole) constrain(st, e->loc, name, dim, s->extent[dim], factor, e->arg.n);
+  if (whole) constrain(st, e->loc, name, s, dim, factor, e->arg.n);
   return true;
 }
 
 static bool match_one(St *st, const Ast *e, const Shape *s, uint32_t dim, Str name, Frame *f) {
   IndexVar *v = e->kind == A_NAME ? frame_find(f, e->name) : NULL;
   if (v) {
-    constrain(st, e->loc, name, dim, s->extent[dim], &v, 1);
+    constrain(st, e->loc, name, s, dim, &v, 1);
     return true;
   }
   if (e->kind == A_GROUP) return match_group(st, e, s, dim, name, f);
@@ -265,16 +266,19 @@ static void disagree(St *st, const Constraint *c, const IndexVar *v, int64_t ext
 }
 
 // Product of the known factors; *unknown is the one that is not known, with *count of them.
-static int64_t known_factors(const Constraint *c, IndexVar **unknown, uint32_t *count) {
+static int64_t known_factors(const Constraint *c, IndexVar **unknown, uint32_t *count, int64_t *per) {
   int64_t n = 1;
   *count = 0;
+  *per = 0;
   for (uint32_t i = 0; i < c->n; i++) {
-    if (!c->factor[i]->extent) {
+    const IndexVar *v = c->factor[i];
+    if (!v->extent) {
       *unknown = c->factor[i];
       ++*count;
-    } else if (!mul_ok(n, c->factor[i]->extent, &n)) {
-      n = INT64_MAX;
+      continue;
     }
+    *per = per_sample(B_MUL, n, *per, v->extent, v->per_sample);
+    if (!mul_ok(n, v->extent, &n)) n = INT64_MAX;
   }
   return n;
 }
@@ -311,14 +315,26 @@ static bool all_ranged(const Constraint *c) {
   return true;
 }
 
+// An index with a range that is a number reads samples.
+static void chosen_by_number(St *st, const Constraint *c) {
+  const IndexVar *v = c->factor[0];
+  err(st->fb->fr, c->loc, "dimension %u of '%s' has the samples of the batch, which are not chosen by number", c->dim, c->tensor);
+  note(st->fb->fr, v->fixed_loc, "'%s' goes to %lld here", v->name, (long long)v->extent);
+  st->failed = true;
+}
+
 // Uses a constraint if it can be used; true if it is done with.
 static bool use(St *st, const Constraint *c) {
   IndexVar *unknown = NULL;
   uint32_t count;
-  int64_t n = known_factors(c, &unknown, &count);
+  int64_t per, n = known_factors(c, &unknown, &count, &per);
   if (count > 1) return false;
   for (uint32_t i = 0; i < c->n; i++)
     if (c->factor[i]->failed) return true;
+  if (count == 0 && c->n == 1 && c->per_sample && !per) {
+    if (c->factor[0]->ranged) chosen_by_number(st, c);
+    c->factor[0]->per_sample = c->per_sample;
+  }
   if (count == 0) {
     if (n == c->extent || all_ranged(c))
       return true; // a range: the subscript is proved in range later
@@ -333,6 +349,7 @@ static bool use(St *st, const Constraint *c) {
     return true;
   }
   unknown->extent = c->extent / n;
+  unknown->per_sample = per_sample(B_IDIV, c->extent, c->per_sample, n, per);
   unknown->fixed_loc = c->loc;
   unknown->fixed_by = c->tensor;
   unknown->fixed_dim = c->dim;
@@ -360,7 +377,11 @@ static void unify_whole(St *st, const Shape *s, Id loc) {
   if (!s->rank) return;
   if (st->whole_known) {
     const Shape *w = &st->whole_shape;
-    if (w->rank == s->rank && !memcmp(w->extent, s->extent, s->rank * sizeof *s->extent)) return;
+    if (w->rank == s->rank && !memcmp(w->extent, s->extent, s->rank * sizeof *s->extent)) {
+      for (uint32_t i = 0; i < s->rank; i++)
+        if (s->per_sample[i]) st->whole_shape.per_sample[i] = st->whole_var.at[i]->per_sample = s->per_sample[i];
+      return;
+    }
     err(fr, loc, "this has shape %s, but %s is needed: shapes of whole tensors must agree",
         extents_text(fr, s->extent, s->rank), extents_text(fr, w->extent, w->rank));
     note(fr, st->whole_loc, "shape %s here", extents_text(fr, w->extent, w->rank));
@@ -374,6 +395,7 @@ static void unify_whole(St *st, const Shape *s, Id loc) {
     IndexVar *v = var_new(st, s->dim[i] ? s->dim[i] : str_intern(plain[i]), loc);
     v->hidden = true;
     v->extent = s->extent[i];
+    v->per_sample = s->per_sample[i];
     PUSH(fr->arena, st->whole_var, v);
   }
 }

@@ -60,6 +60,33 @@ void extent_error(Front *fr, Id loc, int64_t one, int64_t other, const char *tex
   err(fr, loc, "%s", text);
 }
 
+bool decided_by_samples(Front *fr, Id loc, int64_t per_sample) {
+  if (per_sample)
+    err(fr, loc, "this depends on the number of samples, and no condition and no size may: the batch is cut into microbatches "
+                 "and over ranks");
+  return per_sample != 0;
+}
+
+void number_of_samples(Front *fr, Id loc, int64_t per_sample) {
+  if (!per_sample || fr->number_loc || fr->quiet) return;
+  fr->number_loc = loc;
+  Trail **to = &fr->number_trail;
+  for (const Trail *t = fr->trail; t; t = t->up, to = &(*to)->up) {
+    *to = NEW(fr->arena, Trail);
+    **to = (Trail){NULL, t->loc, t->what};
+  }
+}
+
+void report_number_of_samples(Front *fr) {
+  if (!fr->number_loc || fr->local) return;
+  fr->trail = fr->number_trail;
+  err(fr, fr->number_loc,
+      "the number of samples in the batch is not a constant: the batch is cut into microbatches and over ranks; "
+      "`mean(b: ...)` divides by it");
+  flush_trail(fr);
+  fr->trail = NULL;
+}
+
 const char *extents_text(Front *fr, const int64_t *extent, uint32_t n) {
   const char *text = "[";
   for (uint32_t i = 0; i < n; i++)

@@ -24,8 +24,9 @@ Id val_tensor(Fb *fb, Val v, Dtype want, Id loc) {
   St st;
   st_init(&st, fb, str_intern("constant"), loc);
   R r = {.kind = R_CT, .ct = v.ct};
-  if (want == DT_REAL && v.ct.kind == CT_INT) r.ct = ct_real((double)v.ct.i);
+  if (want == DT_REAL && v.ct.kind == CT_INT) r.ct = ct_to_real(v.ct);
   if (v.ct.kind == CT_ITER) {
+    number_of_samples(fr, loc, v.ct.per_sample);
     Id it = fb_iter(fb, v.ct.level);
     if (it == NONE) return NONE;
     Id e = ex2(fr->m, OP_MUL, ex_read(fr->m, &fb->fn, it, NULL), ex_int(fr->m, v.ct.mul));
@@ -50,6 +51,7 @@ Id copy_value(Fb *fb, Id value, Str name, Id loc) {
   for (uint32_t d = 0; d < s.rank; d++) {
     IndexVar *v = var_new(&st, s.dim[d] ? s.dim[d] : str_intern(plain[d]), loc);
     v->extent = s.extent[d];
+    v->per_sample = s.per_sample[d];
     t.sub[d] = ex_index(m, d);
     f.var[f.n++] = v;
   }
@@ -103,8 +105,10 @@ static Id result_value(Fb *fb, const Entity *callee, const Inst *inst, uint32_t 
       return NONE;
     }
     memmove(s.extent + 1, s.extent, (MAX_RANK - 1) * sizeof s.extent[0]);
+    memmove(s.per_sample + 1, s.per_sample, (MAX_RANK - 1) * sizeof s.per_sample[0]);
     memmove(s.dim + 1, s.dim, (MAX_RANK - 1) * sizeof s.dim[0]);
     s.extent[0] = callee->count;
+    s.per_sample[0] = 0;
     s.dim[0] = str_intern("layer");
     s.rank++;
   }

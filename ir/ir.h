@@ -138,7 +138,7 @@ typedef struct Index {
   Str name; // unique in its statement
   int64_t extent; // at least 1
   bool local; // over the samples of one microbatch on one rank; meant for pass batch, none after it
-  bool batch; // over the batch, whether or not it reads a sample; as for local; not in the text form
+  bool batch; // its extent is a multiple of the number of samples, as the front end says; as for local; not in the text form
   // What the model says of axis_word[i], bit i: dealt out over it; not dealt out over it. Meant for
   // pass shard, none after it.
   uint8_t on, off;

@@ -19,9 +19,6 @@ bool pass_recompute(Module *m);
 bool pass_pipeline(Module *m);
 bool pass_normalise(Module *m);
 
-// Sets Index.batch, given the same model with a microbatch of another size (passes/twin.c).
-bool mark_batch(Module *m, const Module *other);
-
 // For pass recompute with auto: the fewest bytes that layers can save, and those with which nothing that costs anything is computed
 // again. Of a module that is as the pass gets it, which may get copies of functions.
 void recompute_range(Module *m, int64_t *least, int64_t *most);

@@ -144,13 +144,14 @@ static void find_read(const Module *m, Id read, void *ctx) {
   q->total |= t->total || t->kind == SAMPLE_TOTAL;
 }
 
-// An index that runs over samples, though nothing says so here: it has the batch's extent.
+// An index that runs over samples, though no read says so.
 static void find_unread(Find *q) {
   const Stmt *s = q->s;
   SampleIndex *own = &q->found.own;
   for (uint32_t k = 0; k < s->nindex; k++) {
-    if (!s->index[k].batch || own->index == (int)k || s->index[k].extent != q->b->size) continue;
-    if (own->index < 0) *own = (SampleIndex){(int)k, 1};
+    int64_t extent = s->index[k].extent;
+    if (!s->index[k].batch || own->index == (int)k || extent % q->b->size) continue;
+    if (own->index < 0) *own = (SampleIndex){(int)k, extent / q->b->size};
     else couple_here(q, "two indices of one statement run over it");
   }
 }
