@@ -90,8 +90,10 @@ typedef struct Target {
   const char *usual_arch; // --arch, where none is given
   bool (*knows_arch)(Str arch);
   const char *const *forms; // as which --emit can show its kernels; ends with NULL
-  // All kernels of loops: as one of `forms`, or (NULL) as `build` takes them. False with a message in err.
-  bool (*kernels)(const Plan *p, const KernelOptions *o, Str form, Buf *out, Buf *err);
+  // Why some kernel of the program cannot be launched, or NULL. NULL: the target launches all.
+  Str (*refuses)(const Plan *p);
+  // All kernels of loops: as one of `forms`, or (NULL) as `build` takes them.
+  void (*kernels)(const Plan *p, const KernelOptions *o, Str form, Buf *out);
   const char *include; // the header of the runtime whose functions `launch` calls
   // Prints, above the function that launches it, the declaration of a kernel (no call, no collective) or the shape that
   // its launch needs.

@@ -301,7 +301,8 @@ static int backend(Job *j) {
   if (!status && !memory_fits(p, j->o->input, data_degree(j->o), j->o->memory, stderr))
     status = EXIT_MODEL;
   if (status) return status;
-  Buf text = {0}, object = {0}, err = {0};
+  Buf text = {0}, object = {0};
+  const Target *t = j->o->target;
   if (j->o->emit == EMIT_KERNELS || j->o->emit == EMIT_PLAN) {
     plan_print(p, &text);
     return put_buf(j, &text);
@@ -314,11 +315,9 @@ static int backend(Job *j) {
   KernelOptions ko = {.arch = j->o->arch, .optimise = (int)j->m->limits.optimise,
                       .emulate = j->o->emulate};
   double start = now();
-  if (j->o->emit != EMIT_C &&
-      !j->o->target->kernels(p, &ko, j->o->emit == EMIT_FORM ? j->o->form : NULL, &object, &err)) {
-    fprintf(stderr, "dtc: --arch %s: %s\n", j->o->arch, err.text);
-    return EXIT_TOOL;
-  }
+  Str why = t->refuses ? t->refuses(p) : NULL;
+  if (why) return fprintf(stderr, "%s: error: %s\n", j->o->input, why), EXIT_MODEL;
+  if (j->o->emit != EMIT_C) t->kernels(p, &ko, j->o->emit == EMIT_FORM ? j->o->form : NULL, &object);
   timed(j, "kernels", start);
   if (j->o->emit == EMIT_FORM) return put_buf(j, &object);
   start = now();

@@ -84,7 +84,10 @@
   X(task_ns, 0, MOST_LIMIT, "nanoseconds that a task should take")                                 \
   X(share_ns, 0, MOST_LIMIT, "nanoseconds of a kernel that eight threads share")                   \
   X(fill_elements, 1, MOST_LIMIT, "elements of a task that fills with zeros")                      \
-  X(chain, 2, 1 << 24, "additions one after another in a sum")
+  X(chain, 2, 1 << 24, "additions one after another in a sum")                                     \
+  /* of GPUs: codegen/cuda/schedule.c */                                                           \
+  X(team_points, 2, MOST_LIMIT, "points that threads share in turn")                               \
+  X(shared_bytes, 2048, 48 << 10, "bytes of memory that the threads of a team share")
 
 #define MOST_LIMIT ((int64_t)1 << 53)
 

@@ -57,6 +57,8 @@ const Target cpu_target = {
             .share_ns = 80000,
             .fill_elements = 1 << 16,
             .chain = 32,
+            .team_points = 16,
+            .shared_bytes = 48 << 10,
         },
     .alignment = 64, // a cache line, and the longest vector
     .stores = stores,

@@ -29,7 +29,7 @@ int cpu_vector_bits(Str arch); // the length of vectors that the processor runs 
 void cpu_program(struct DtProgram *p, const Plan *plan, Str arch);
 
 // module.c
-bool cpu_kernels(const Plan *p, const KernelOptions *o, Str form, Buf *out, Buf *err);
+void cpu_kernels(const Plan *p, const KernelOptions *o, Str form, Buf *out);
 
 // reduce.c
 ReductionOrder cpu_order(const Module *m, Str arch, int64_t along);

@@ -42,7 +42,7 @@ typedef enum Keep {
   KEEP_OWN // each thread has the elements of its positions in registers
 } Keep;
 
-enum { WARP = 32, TILE = 16 /* side of a product's block */, MOST_THREADS = 1024, MOST_OWN = 32, MOST_SHARED = 48 << 10 };
+enum { WARP = 32, TILE = 16 /* side of a product's block */, MOST_THREADS = 1024, MOST_OWN = 32 };
 
 // An element's number as a linear form of the kernel's variables; `rest` are parts that are none.
 typedef struct Form {

@@ -6,8 +6,10 @@
 
 // Appends the text of all kernels of the program: loops, running sums, and those products that cuBLASLt does not take.
 // Kernel NAME is the function NAME_kernel. With `emulate`, then also the table of kernels by which the stand-in of the
-// driver runs them on the CPU. False with a message in err where something cannot be printed.
-bool cuda_kernels(const Plan *p, bool emulate, Buf *out, Buf *err);
+// driver runs them on the CPU.
+void cuda_kernels(const Plan *p, bool emulate, Buf *out);
+// Why a kernel cannot be launched: it needs more blocks than CUDA has; or NULL.
+Str cuda_refuses(const Plan *p);
 // The shape of a kernel's launch: blocks of x by y threads.
 void cuda_kernel_shape(const Plan *p, Id fn, const Kernel *k, int64_t *blocks, int *x, int *y);
 // A call of attention is several kernels: NAME_kernel, with for each of n a suffix of that name.

@@ -128,6 +128,12 @@ static void name_point(Cuda *c, Decls *d, Str at, Str wanted) {
   if (!c->l->ngrid && launched(c) == 1) return;
   bool one = c->l->ngrid == 1;
   Str name = names_new(&c->names, one ? cuda_var_name(c, 0) : wanted);
+  if (one && launched(c) == 1) { // of one point: all of it may do without its number
+    c->var[0] = name;
+    cuda_begin_decls(c, d, "int");
+    cuda_decl(c, d, name, at);
+    return;
+  }
   cuda_line(c, "const %s %s = %s;\n", type, name, at);
   if (launched(c) > c->s.points) cuda_line(c, "if (%s >= %lld) return;\n", name, (long long)c->s.points);
   if (one) c->var[0] = name;
@@ -355,7 +361,7 @@ void cuda_loops(Cuda *c) {
   if (c->s.team == TEAM_WARP || c->s.team == TEAM_BLOCK) rebase_pointers(c);
   declare_rows(c);
   print_nests(c);
-  if (d.n) cuda_end_decls(c, &d, c->base);
+  if (d.outer) cuda_end_decls(c, &d, c->base);
   if (c->base > 2) cuda_close(c);
   buf_printf(c->out, "}\n");
 }

@@ -46,7 +46,7 @@ static void begin_file(Cuda *c, const Plan *p, Buf *out) {
   for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) PUSH(c->a, c->file.taken, str_intern(taken[i]));
 }
 
-static bool print_kernel(Cuda *c, const FnPlan *fp, const Kernel *k, Buf *err) {
+static void print_kernel(Cuda *c, const FnPlan *fp, const Kernel *k) {
   begin_kernel(c, fp, k);
   switch (k->kind) {
   case K_LOOPS: cuda_loops(c); break;
@@ -56,10 +56,6 @@ static bool print_kernel(Cuda *c, const FnPlan *fp, const Kernel *k, Buf *err) {
   default: BUG("a kernel of kind %d is printed", k->kind);
   }
   buf_printf(c->out, "\n");
-  if (c->s.blocks <= INT32_MAX) return true;
-  buf_printf(err, "%s in function %s needs %lld blocks, and CUDA allows 2147483647 (a limit of dtc)", k->name, c->f->name,
-             (long long)c->s.blocks);
-  return false;
 }
 
 // Products that the library computes have no kernel.
@@ -91,7 +87,7 @@ static bool has_attention(const Plan *p) {
   return false;
 }
 
-bool cuda_kernels(const Plan *p, bool emulate, Buf *out, Buf *err) {
+void cuda_kernels(const Plan *p, bool emulate, Buf *out) {
   Cuda c;
   begin_file(&c, p, out);
   buf_printf(out, "// ");
@@ -103,20 +99,34 @@ bool cuda_kernels(const Plan *p, bool emulate, Buf *out, Buf *err) {
              precision_name(p->m), has_attention(p) ? "#include \"runtime/device/cuda/flash.h\"\n" : "");
   for (Id f = 0; f < p->m->fn.n; f++)
     for (uint32_t i = 0; p->reached[f] && i < p->fn[f].kernel.n; i++)
-      if (is_printed(&p->fn[f], p->m, &p->fn[f].kernel.at[i]) && !print_kernel(&c, &p->fn[f], &p->fn[f].kernel.at[i], err))
-        return false;
+      if (is_printed(&p->fn[f], p->m, &p->fn[f].kernel.at[i])) print_kernel(&c, &p->fn[f], &p->fn[f].kernel.at[i]);
   if (emulate) print_table(p, out);
-  return true;
+}
+
+static CudaLaunch launch_of(const Plan *p, Id fn, const Kernel *k) {
+  Cuda c;
+  Buf unused = {0};
+  begin_file(&c, p, &unused);
+  print_kernel(&c, &p->fn[fn], k);
+  buf_free(&unused);
+  return cuda_launch_of(&c);
+}
+
+Str cuda_refuses(const Plan *p) {
+  for (Id f = 0; f < p->m->fn.n; f++)
+    for (uint32_t i = 0; p->reached[f] && i < p->fn[f].kernel.n; i++) {
+      const Kernel *k = &p->fn[f].kernel.at[i];
+      int64_t blocks = is_printed(&p->fn[f], p->m, k) ? launch_of(p, f, k).blocks : 0;
+      if (blocks > INT32_MAX)
+        return str_printf("%s in function %s needs %lld blocks, and CUDA has 2147483647 at most", k->name, p->m->fn.at[f].name,
+                          (long long)blocks);
+    }
+  return NULL;
 }
 
 void cuda_kernel_shape(const Plan *p, Id fn, const Kernel *k, int64_t *blocks, int *x, int *y) {
-  Cuda c;
-  Buf unused = {0}, err = {0};
-  begin_file(&c, p, &unused);
-  CHECK(print_kernel(&c, &p->fn[fn], k, &err));
-  CudaLaunch l = cuda_launch_of(&c);
+  CudaLaunch l = launch_of(p, fn, k);
   *blocks = l.blocks;
   *x = l.x;
   *y = l.y;
-  buf_free(&unused);
 }

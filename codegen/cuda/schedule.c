@@ -164,7 +164,6 @@ static int64_t longest(const Cuda *c) {
 
 enum {
   THREADS = 256, // of a block whose teams do not need one another
-  LEAST_SHARED = 16, // points that are worth a team
   WARP_POINTS = 1024, // that a warp takes; more are a block's
   FEW_ROWS = 64, // so few grid points that a block takes fewer
   EACH = 8, // points of a thread in a block
@@ -177,7 +176,7 @@ static void choose_team(Cuda *c) {
   *s = (Schedule){.team = TEAM_THREAD, .threads = 1, .teams = THREADS, .points = 1};
   for (uint32_t i = 0; i < c->l->ngrid; i++) s->points *= c->l->var.at[i].extent;
   s->teams = power_of_two(s->points, s->points > 1 ? WARP : 1, THREADS);
-  if (most < LEAST_SHARED) return;
+  if (most < c->m->limits.team_points) return;
   if (runs_along_columns(c)) {
     s->team = TEAM_COLUMN, s->threads = power_of_two(most / COLUMN_EACH, 4, 32), s->teams = WARP;
   } else if (most <= (s->points < FEW_ROWS ? WARP_POINTS / 8 : WARP_POINTS)) {
@@ -395,9 +394,9 @@ void cuda_schedule(Cuda *c) {
     c->s.team = TEAM_WARP, c->s.threads = WARP, c->s.teams = power_of_two(c->s.points, 1, THREADS / WARP);
     choose_runs(c);
   }
-  while (c->s.team == TEAM_WARP && c->s.teams > 1 && shared_bytes(c) > MOST_SHARED) c->s.teams /= 2;
-  if (c->s.team != TEAM_THREAD && shared_bytes(c) > MOST_SHARED) {
-    c->s.team = TEAM_THREAD, c->s.threads = 1, c->s.teams = WARP;
+  while (c->s.team == TEAM_WARP && c->s.teams > 1 && shared_bytes(c) > c->m->limits.shared_bytes) c->s.teams /= 2;
+  if (c->s.team != TEAM_THREAD && shared_bytes(c) > c->m->limits.shared_bytes) {
+    c->s.team = TEAM_THREAD, c->s.threads = 1, c->s.teams = power_of_two(c->s.points, 1, WARP);
     choose_runs(c);
   }
   c->s.width = cuda_has_extent(c->f) ? 1 : cuda_width(c);

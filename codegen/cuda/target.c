@@ -55,8 +55,8 @@ static int64_t device(DtDeviceLimits *limits, const DtProgram *p) {
   return p->scratch_bytes + DT_NUMBERS_BYTES;
 }
 
-static bool kernels(const Plan *p, const KernelOptions *o, Str form, Buf *out, Buf *err) {
-  return cuda_kernels(p, o->emulate && !form, out, err);
+static void kernels(const Plan *p, const KernelOptions *o, Str form, Buf *out) {
+  cuda_kernels(p, o->emulate && !form, out);
 }
 
 static const char *const forms[] = {"cuda", NULL};
@@ -105,6 +105,8 @@ const Target cuda_target = {
             .share_ns = 80000,
             .fill_elements = 1 << 16,
             .chain = 32,
+            .team_points = 16,
+            .shared_bytes = 48 << 10,
         },
     .alignment = 256, // as of what the driver allocates
     .stores = stores,
@@ -118,6 +120,7 @@ const Target cuda_target = {
     .usual_arch = "sm_80,sm_90a,sm_100,sm_120",
     .knows_arch = cuda_known,
     .forms = forms,
+    .refuses = cuda_refuses,
     .kernels = kernels,
     .include = "runtime/device/cuda/launch.h",
     .declare = cuda_declare,

@@ -43,10 +43,9 @@ static Module *lowered(Arena *a, Sources *s, const Case *c) {
 
 // All that is emitted.
 static void emit(const Module *m, Buf *out) {
-  Buf err = {0};
   KernelOptions ko = {.arch = str_intern("x86-64-v3"), .optimise = 0};
   host_c(m->lowered, ko.arch, str_intern("test"), out);
-  CHECK(m->target->kernels(m->lowered, &ko, str_intern("llvm"), out, &err));
+  m->target->kernels(m->lowered, &ko, str_intern("llvm"), out);
 }
 
 static bool check(const Case *c) {

@@ -39,3 +39,8 @@ expect 1 "$DTC" m.dt --emit c -D batch=100000000000000
 says "more than 256 TiB" err.txt
 expect 1 "$DTC" m.dt --emit c -D batch=1000000000000000000
 says "more bytes than 64 bits count" err.txt
+# A grid of CUDA has at most 2^31 - 1 blocks.
+expect 1 "$DTC" m.dt --target cuda --emit cuda -D batch=4194304 -D d=4194304
+says "needs [0-9]+ blocks, and CUDA has 2147483647 at most" err.txt
+expect 1 "$DTC" m.dt --target cuda --emit c -D batch=4194304 -D d=4194304
+says "needs [0-9]+ blocks" err.txt

@@ -139,18 +139,15 @@ static void *build_cuda(const Plan *p) {
 
 // The compiled program, loaded; NULL after a message.
 static void *build(const Plan *p, Str arch) {
-  Buf c = {0}, object = {0}, err = {0};
+  Buf c = {0}, object = {0};
   KernelOptions ko = {.arch = arch, .optimise = 3};
   char path[] = "/tmp/dtc-test-XXXXXX";
   int fd = mkstemp(path);
   if (fd >= 0) close(fd);
   setenv("CC", "cc -Werror", 1);
   LinkOptions o = {.output = str_intern(path), .arch = ko.arch, .plan = p, .shared = true};
-  if (!emits_the_same_twice(p, &c) || !p->m->target->kernels(p, &ko, NULL, &object, &err) ||
-      !link_program(&o, &c, &object)) {
-    printf("%s\n%s\n", err.text ? err.text : "", c.text);
-    return NULL;
-  }
+  p->m->target->kernels(p, &ko, NULL, &object);
+  if (!emits_the_same_twice(p, &c) || !link_program(&o, &c, &object)) return printf("%s\n", c.text), NULL;
   void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   unlink(path);
   if (!lib) return printf("%s\n", dlerror()), NULL;

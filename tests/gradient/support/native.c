@@ -14,25 +14,20 @@ enum { GUARD = 4096 };
 
 bool native_build(const Case *c, Module *m, Native *n) {
   Plan *p = plan_lower(m);
-  Buf text = {0}, object = {0}, error = {0};
+  Buf text = {0}, object = {0};
   KernelOptions ko = {.arch = str_intern("native"), .optimise = 3};
   host_c(p, ko.arch, str_intern("test"), &text);
-  bool ok = m->target->kernels(p, &ko, NULL, &object, &error);
+  m->target->kernels(p, &ko, NULL, &object);
   char path[] = "/tmp/dtc-gradient-XXXXXX";
   int fd = mkstemp(path);
   if (fd >= 0) close(fd);
   LinkOptions o = {.output = str_intern(path), .arch = ko.arch, .plan = p, .shared = true};
-  ok = ok && link_program(&o, &text, &object);
+  bool ok = link_program(&o, &text, &object);
   *n = (Native){.lib = ok ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL};
-  if (!n->lib)
-    printf("%s: no shared object: %s\n", c->name,
-           error.n ? error.text
-           : ok    ? dlerror()
-                   : "see above");
+  if (!n->lib) printf("%s: no shared object: %s\n", c->name, ok ? dlerror() : "see above");
   unlink(path);
   buf_free(&text);
   buf_free(&object);
-  buf_free(&error);
   if (!n->lib) return false;
   union {
     void *p;
