@@ -78,6 +78,44 @@ static bool product(Dense *d) {
   return true;
 }
 
+// A product summed over two indices that no one stride goes along: z[r.., c] = sum(j, k: x[r.., j, k] * w[k, j, c]).
+static bool product_of_two(Dense *d) {
+  Gen *g = d->g;
+  Module *m = g->m;
+  Id sub[MAX_RANK], three[3];
+  uint32_t rows = d->x.rank - 2, column = rows;
+  int64_t extent[2], points = 1;
+  d->z = (Known){.type = SC_REAL, .rank = rows + 1};
+  for (uint32_t i = 0; i < rows; i++) d->z.dim[i] = (Dim){1, {dim_extent(&d->x.dim[i])}};
+  d->z.dim[column] = (Dim){1, {2 + rng_below(&g->r, 5)}};
+  for (uint32_t i = 0; i <= column; i++) {
+    d->index[i] = (Index){.name = str_printf("r%u", i), .extent = dim_extent(&d->z.dim[i])};
+    d->at[i] = ex_index(m, i);
+    if (i < rows) sub[i] = d->at[i];
+    points *= d->index[i].extent;
+  }
+  for (uint32_t i = 0; i < 2; i++) {
+    extent[i] = dim_extent(&d->x.dim[rows + i]);
+    sub[rows + i] = ex_index(m, column + 1 + i);
+    d->index[column + 1 + i] = (Index){.name = str_intern(i ? "k" : "j"), .extent = extent[i]};
+    points *= extent[i];
+  }
+  Known w = {.type = SC_REAL, .rank = 3, .size = param_size(g)};
+  bool turned = rng_chance(&g->r, 75);
+  for (uint32_t i = 0; i < 2; i++) {
+    w.dim[i] = (Dim){1, {extent[i ^ turned]}};
+    three[i] = sub[rows + (i ^ turned)];
+  }
+  w.dim[2] = d->z.dim[column];
+  three[2] = d->at[column];
+  d->z.size = d->x.size * w.size * (double)(extent[0] * extent[1]);
+  if (points > 3000 || d->z.size > (g->exact ? 1e5 : 500)) return false;
+  gen_param(g, &w, str_printf("w%u", m->param.n));
+  Id body = times_or_plus(g, OP_MUL, read(g, d->x.id, sub), read(g, w.id, three));
+  add(d, &d->z, "z", RED_SUM, column + 3, body);
+  return true;
+}
+
 // The sum so far plus a bias for each column, or an element for each of its own.
 static Known with_term(Dense *d, const Known *sum, bool residual, const char *name) {
   Gen *g = d->g;
@@ -111,7 +149,8 @@ bool gen_dense(Gen *g, Known *k) {
   const Known *x = pick_known(g, SC_REAL);
   if (!x || x->rank < 1 || x->rank > 3) return false;
   Dense d = {.g = g, .x = *x, .terms = dim_extent(&x->dim[x->rank - 1])};
-  if (!product(&d)) return false;
+  bool two = d.x.rank > 1 && rng_chance(&g->r, 25);
+  if (two ? !product_of_two(&d) : !product(&d)) return false;
   if (!rng_chance(&g->r, 80)) return *k = d.z, true;
   bool residual = rng_chance(&g->r, 40);
   *k = with_term(&d, &d.z, residual, "y");

@@ -225,7 +225,36 @@ static Known pick_shape(Gen *g, uint32_t most_rank) {
   return k;
 }
 
+// Sums into long rows that another value names: acc[row[i], d] += x.
+static void gen_rows(Gen *g) {
+  static const int64_t columns[] = {65, 96, 130};
+  Known k = {.type = SC_REAL, .rank = 2};
+  k.dim[0] = (Dim){1, {pick_extent(g)}};
+  k.dim[1] = (Dim){1, {columns[rng_below(&g->r, 3)]}};
+  k.id = gen_value(g, "rows", &k, ROLE_LOCAL);
+  Comp c = comp_new(g);
+  Split s = {0};
+  c.index[0] = (Index){.name = str_intern("i"), .extent = 2 + rng_below(&g->r, 4)};
+  c.n = c.most = 1;
+  c.points = c.index[0].extent;
+  Id row = clamp_to(&c, gen_computed_int(&c), dim_extent(&k.dim[0]));
+  if (!ex_indices(g->m, row)) row = clamp_to(&c, (Int){ex_index(g->m, 0), 0, c.points - 1}, dim_extent(&k.dim[0]));
+  c.index[c.n++] = (Index){.name = str_intern("d"), .extent = dim_extent(&k.dim[1])};
+  c.most = 2;
+  c.points *= dim_extent(&k.dim[1]);
+  Id sub[] = {row, ex_index(g->m, 1)};
+  Real x = limit(&c, gen_real(&c, 1), 8);
+  for (uint32_t i = 0; i < c.n; i++) s.index[i] = c.index[i];
+  k.size = x.size * (double)c.index[0].extent;
+  fn_comp(g->m, gen_fn(g), k.id, sub, true, RED_NONE, s.index, c.n, c.n, x.e, 0);
+  know(g, k);
+}
+
 static void gen_scatter(Gen *g) {
+  if (rng_chance(&g->r, 10)) {
+    gen_rows(g);
+    return;
+  }
   Known k = pick_shape(g, 2);
   if (!k.rank) k.rank = 1, k.dim[0] = (Dim){1, {pick_extent(g)}};
   k.id = gen_value(g, "acc", &k, ROLE_LOCAL);
