@@ -535,6 +535,7 @@ const char *attention_differs(Module *m, const Fn *f, Attention *to) {
            "`slope * (s - t)`, masked by bounds on t - s";
   if (!is_lse(&x) || !uses_arguments(&x))
     return "does not compute the softmax of its scores as nn.form does";
+  if (!attention_is_finite(&x.a)) return "has a number that is not finite";
   *to = x.a;
   return NULL;
 }

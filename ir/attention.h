@@ -23,5 +23,6 @@
 // NULL where f's body is attention, whose parameters go to *to; else the difference, to follow
 // "it". f is as the front end or a person wrote it, before any pass but inline.
 const char *attention_differs(Module *m, const Fn *f, Attention *to);
+bool attention_is_finite(const Attention *a); // the numbers in it
 
 #endif

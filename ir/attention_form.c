@@ -214,6 +214,10 @@ static bool is_by_int(const Fn *f, const Positions *p) {
   return v && !v->rank && v->type == DT_I32;
 }
 
+bool attention_is_finite(const Attention *a) {
+  return isfinite(a->scale) && isfinite(a->cap) && isfinite(a->bias) && isfinite(a->sink);
+}
+
 const char *intrinsic_fault(const Fn *f) {
   static const char *const dims[NOPERAND] = {"btgre", "bsge", "bsge", "gr", "gr", "btgre", "bgrt",
                                              "btgre", "btgre", "bsge", "bsge", "gr", "gr"};
@@ -225,6 +229,7 @@ const char *intrinsic_fault(const Fn *f) {
       (a->slopes && a->slopes == a->sinks))
     return "slopes or sinks of attention are an argument that is something else";
   if (a->ahead < 0 || a->window < 0 || !(a->cap >= 0)) return "a bound of attention is negative";
+  if (!attention_is_finite(a)) return "a number of attention is not finite";
   if (!is_by_int(f, &a->query) || !is_by_int(f, &a->key))
     return "positions of attention are by an argument that is no int";
   (void)intrinsic_operands(f, at);

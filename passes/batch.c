@@ -618,11 +618,9 @@ bool pass_batch(Module *m) {
   }
   Id count = count_fn(&loss), ecount = efn != NONE ? count_fn(&eval) : NONE;
   uint32_t nloss = loss.total.n, neval = eval.total.n;
-  if (efn == NONE) {
+  if (efn == NONE || same_count(m, count, ecount)) {
     take_totals(&loss, 0, 0);
-  } else if (same_count(m, count, ecount)) {
-    take_totals(&loss, 0, 0);
-    take_totals(&eval, 0, 0);
+    if (efn != NONE) take_totals(&eval, 0, 0);
   } else { // training and validation need different ones: both get all
     if (count == NONE) count = ecount;
     else if (ecount != NONE) append_count(m, count, ecount);

@@ -46,13 +46,6 @@ static DtParam param_of(const Module *m, uint32_t param, const Value *grad) {
   return q;
 }
 
-// Elements on one rank.
-static int64_t local_count(const Module *m, const Param *p) {
-  int64_t n = 1;
-  for (uint32_t d = 0; d < p->rank; d++) n *= layout_extent(m, p->shard, d, p->extent[d]);
-  return n;
-}
-
 static void set_local(DtParam *q, int64_t n) { q->local = n == q->count ? 0 : n; }
 
 static int64_t padded(int64_t n) { return (n + 15) / 16 * 16; }
@@ -84,7 +77,7 @@ static void fill_params(const Module *m, const Plan *p, DtProgram *t) {
   int64_t end = 0;
   for (uint32_t i = 0; i < l->n; i++) {
     param[i] = param_of(m, i, m->chunk.n ? NULL : param_gradient(m, l, i));
-    set_local(&param[i], p ? l->param[i].count : local_count(m, &m->param.at[i]));
+    set_local(&param[i], l->param[i].count);
     place_param(l, i, p, &param[i], &end);
   }
   t->nparam = (int)l->n;

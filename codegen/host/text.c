@@ -128,11 +128,7 @@ void put_text(Buf *b, int indent, const char *text) {
 // The shortest digits that give the same bits back.
 void put_real(Buf *b, double v) {
   char text[64];
-  if (isnan(v) || isinf(v)) {
-    buf_printf(b, "%s__builtin_%s(%s)", v < 0 ? "-" : "", isnan(v) ? "nan" : "inf",
-               isnan(v) ? "\"\"" : "");
-    return;
-  }
+  CHECK(isfinite(v)); // settings of a training run and numbers of attention are
   for (int digits = 1; digits <= 17; digits++) {
     snprintf(text, sizeof text, "%.*g", digits, v);
     double back;

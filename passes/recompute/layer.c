@@ -378,6 +378,7 @@ static bool dropped_by_all(const Module *m, Id fn, uint32_t r) {
 
 static void drop_result(Module *m, Id fn, uint32_t r) {
   Fn *g = &m->fn.at[fn];
+  CHECK(!g->alias.n); // the update's results alone are laid over arguments
   for (Id f = 0; f < m->fn.n; f++)
     for (uint32_t i = 0; i < m->fn.at[f].stmt.n; i++) {
       Call *c = m->fn.at[f].stmt.at[i].call;
@@ -386,10 +387,6 @@ static void drop_result(Module *m, Id fn, uint32_t r) {
       c->nresult--;
     }
   memmove(&g->result.at[r], &g->result.at[r + 1], (g->result.n - r - 1) * sizeof *g->result.at);
-  if (g->alias.n) {
-    memmove(&g->alias.at[r], &g->alias.at[r + 1], (g->alias.n - r - 1) * sizeof *g->alias.at);
-    g->alias.n--;
-  }
   g->result.n--;
 }
 
