@@ -23,15 +23,13 @@ NO_MESSAGE = {
     "<command line>": "a place",
     "def __init__": "a word of other languages",
 }
-# Said where the search for a plan finds none that keeps to a model's `shard`, where passes mix the adjoints of layers
-# before a pipeline is cut or their backward pass parted, and where it could be validated but not sampled from. No model is known that leads there.
+# Said where the search for a plan finds none that keeps to a model's `shard`, and where a pipeline could be validated but not
+# sampled from. No model is known that leads there.
 LAST_RESORTS = {
     "its operands or its result cannot have that layout",
     "parameter '%s' cannot be whole on %lld ranks of %s: %s",
     "dimension %d of parameter '%s' cannot be cut over %lld ranks of %s: %s",
     "sample from",
-    "schedule zb cannot split this into the gradient of its input and the gradients of its parameters; use --schedule 1f1b",
-    "a pipeline cannot be cut here: the backward pass of a later stage needs a value that an earlier stage computes in its backward pass",
 }
 # Said of a target that has not all types; tests/codegen/other_target_test.c is one.
 OTHER_TARGETS = {"precision = %s: the target has no values of type %s"}

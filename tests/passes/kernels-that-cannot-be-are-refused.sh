@@ -40,3 +40,5 @@ sed 's/^  value x.*/  value 7/' kernels.ir >value.ir
 refused "" value.ir 'expected a value, found .7.'
 sed '/^  value y/d' kernels.ir >missing.ir
 refused "" missing.ir 'there is no storage of .y.'
+sed 's/act gelu/act softmax/' "$SRC/tests/passes/lowered/function-of-another-name.ir" >act.ir
+refused "" act.ir 'expected a function of the sum, found .softmax.'
