@@ -862,7 +862,7 @@ def draw(r):
         "decay": r.choice([0.0, 0.1]),
         "optimizer": r.choice(["adamw"] * 5 + list(OPTIMIZERS)),
         "ending": r.choice([None, None, *ENDINGS]),
-        "asked": r.choice([None] * 5 + list(ASKED)),
+        "asked": r.choice([None] * 5 + [a for a in ASKED if a != "kept"]),
         "names": r.choice([None, None, None, *NAMES]),
         "arch": r.choice([None] * 6 + ["x86-64", "x86-64-v3"]),
         "sources": r.random() < 0.1,
@@ -930,6 +930,12 @@ def add_modes(spec):
         spec["dim"], spec["half"] = 16, r.choice(["bf16", "fp16"])
         for p in parts:
             p.update({name: 1 for name in ("heads", "kv") if name in p})
+    spec["sources"] |= spec["cuda"] and r.random() < 0.2
+    if spec.get("asked") == "whole" and r.random() < 0.5:
+        spec["asked"] = "kept"
+    if spec["loss"] == "words" and r.random() < 0.2:  # the last stack makes the logits
+        spec |= {"bare": True, "words": spec["dim"], "last_norm": False, "skips": False}
+        spec["half"] = spec["half"] or r.choice([None, "bf16", "fp16"])
 
 
 # ---- writing
@@ -952,6 +958,7 @@ ASKED = {
     "terms": ("", " shard(i: tp)"),
     "whole": ("", " shard(none: tp)"),
     "both": (" shard(out: tp)", " shard(o: tp)"),
+    "kept": (" shard(none: tp)", ""),  # drawn by add_modes
 }
 
 
@@ -1132,7 +1139,9 @@ def write_loss(spec, aux):
         body.append("x = ln(x)")
     wide = kind in WIDE
     score = "[b, t, c]" if wide else "[b, c]"
-    if kind in ("words", "smooth", "masked"):
+    if spec.get("bare"):
+        body.append("logits = x")
+    elif kind in ("words", "smooth", "masked"):
         fields.append("head = Map(dim, words, biased = false)")
         body.append("logits = head(x)")
     elif kind == "tied":
@@ -1192,7 +1201,7 @@ def write_loss(spec, aux):
     body += write_ending(spec, "b, t" if wide else "b")
     if spec.get("drawn"):
         body += ["draws[c < b] = random()"]
-    if spec.get("ends") and kind != "tied":  # a metric of parameters of the first stage and of the last
+    if spec.get("ends") and kind != "tied" and not spec.get("bare"):  # a metric of parameters of the first stage and of the last
         first = "wte" if spec["data"] == "tokens" else "enter"
         ends = f"ends[c < b] = sum(d: {first}.weight[0, d] * head.weight[d, 0])"
         later = ["if training {", "  ends[c < b] = 0.0", "} else {", f"  {ends}", "}"]
@@ -1236,7 +1245,7 @@ def source(spec, kinks, r=None):
         )
     if spec.get("drawn"):
         metrics.append("metric drawn = mean(b: draws[b])")
-    if spec.get("ends") and spec["loss"] != "tied":
+    if spec.get("ends") and spec["loss"] != "tied" and not spec.get("bare"):
         metrics.append("metric ends = mean(b: ends[b])")
     if kinks and near:
         last.insert(len(last) - 1, f"near[b] = {' + '.join(near)}")
