@@ -73,8 +73,8 @@ static Shard earlier_type(const Ways *w, uint32_t axis, Id read) {
     return t;
   }
   Id slot = w->body->slot[ex(w->z->m, read)->integer];
-  for (uint32_t i = 0; i < d->choice.nneed; i++)
-    if (d->choice.need[i].slot == slot) return d->need[i];
+  for (uint32_t i = d->choice.nneed; i-- > 0;)
+    if (d->choice.need[i].slot == slot) t = d->need[i];
   return t;
 }
 
@@ -627,9 +627,9 @@ static void var_types(Sharder *z, Level *l) {
       bool ok = candidate(z, l, v, t);
       for (uint32_t a = 0; a < z->m->axis.n; a++)
         ok &= !z->solved[a] || goes_with(z, &s->of, t, s->fixed[a], a);
-      if (!ok || slot_type(&l->around->slot.at[v->outer], o) == MAX_TYPES) continue;
-      if (v->kind == VAR_CARRY && slot_type(&l->around->slot.at[v->outer_last], o) == MAX_TYPES)
-        continue;
+      ok = ok && slot_type(&l->around->slot.at[v->outer], o) != MAX_TYPES;
+      ok = ok && (v->kind != VAR_CARRY || slot_type(&l->around->slot.at[v->outer_last], o) != MAX_TYPES);
+      if (!ok) continue;
       PUSH(z->m->arena, v->type, t);
     }
   }
