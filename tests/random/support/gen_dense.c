@@ -98,13 +98,17 @@ static bool product_of_two(Dense *d) {
     extent[i] = dim_extent(&d->x.dim[rows + i]);
     sub[rows + i] = ex_index(m, column + 1 + i);
     d->index[column + 1 + i] = (Index){.name = str_intern(i ? "k" : "j"), .extent = extent[i]};
+    if (i && extent[i] >= 4 && rng_chance(&g->r, 40)) { // a stride that libraries do not take
+      d->index[column + 2].extent = extent[i] /= 2;
+      sub[rows + i] = ex2(m, OP_MUL, ex_int(m, 2), sub[rows + i]);
+    }
     points *= extent[i];
   }
   Known w = {.type = SC_REAL, .rank = 3, .size = param_size(g)};
   bool turned = rng_chance(&g->r, 75);
   for (uint32_t i = 0; i < 2; i++) {
     w.dim[i] = (Dim){1, {extent[i ^ turned]}};
-    three[i] = sub[rows + (i ^ turned)];
+    three[i] = ex_index(m, column + 1 + (i ^ turned));
   }
   w.dim[2] = d->z.dim[column];
   three[2] = d->at[column];

@@ -200,7 +200,7 @@ static Id odd_subscript(Comp *c, const Dim *d, int depth, Id *guard) {
     same = rng_chance(rng(c), 30) ? comp_index(c, extent, false) : NONE;
     if (same == NONE) break;
     if (rng_chance(rng(c), 40))
-      return op2(c, OP_ADD, op1(c, OP_NEG, op2(c, OP_MUL, same, ei(c, 3000000000))), op2(c, OP_MUL, same, ei(c, 3000000001)));
+      return op2(c, OP_SUB, op2(c, OP_MUL, op1(c, OP_NEG, same), ei(c, -3000000001)), op2(c, OP_MUL, same, ei(c, 3000000000)));
     return op2(c, OP_SUB, op2(c, OP_MUL, same, ei(c, 3000000001)), op2(c, OP_MUL, same, ei(c, 3000000000)));
   default: break;
   }
