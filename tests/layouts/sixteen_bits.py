@@ -40,15 +40,16 @@ LAYERS, LEAST = 4, 0.25
 KINDS = {"F32": "f", "F64": "d"}
 
 
-def arguments():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def arguments(description, precisions):
+    p = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--dtc", required=True)
     p.add_argument("--count", type=int, default=40, help="layouts that dtc accepts")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--model", nargs="+", default=list(lay.SIZES), choices=list(lay.SIZES))
-    p.add_argument("--precision", nargs="+", default=list(UNIT), choices=list(UNIT))
+    p.add_argument("--precision", nargs="+", default=precisions, choices=sorted(set(precisions)))
     p.add_argument("--ranks", type=int, nargs="+", default=eq.RANKS)
     p.add_argument("--reduce", choices=["fp32", "bf16"], help="with --layout")
+    p.add_argument("--sizes", nargs="+", default=[], help="other ones: length=128 context=128 dim=64")
     p.add_argument("--layout", help="this one, as a failure prints it")
     return p.parse_args()
 
@@ -71,6 +72,7 @@ class Bench:
     def __init__(self, o, folder):
         self.runner, self.folder, self.base = eq.Runner(o.dtc, folder), folder, {}
         self.cancelling = self.compared = 0  # tensors
+        self.worst = [(0.0, "nothing")] * 2  # errors in units of each bound
 
     def compile(self, model, l, reduce, name, target):
         self.runner.compile(model, l, name, target + ([] if reduce == "fp32" else ["--reduce-dtype", reduce]))
@@ -150,6 +152,11 @@ class Bench:
                 raise eq.Failed(f"ZeRO {zero} and 0 differ in {'weights' if got[0] == first[0] else 'the log'}")
         return True
 
+    def check(self, model, l, precision, reduce, _):
+        """Whether ZeRO 0 to 3 were compared, too."""
+        self.worst = list(map(max, self.worst, self.errors(model, l, precision, reduce)))
+        return self.stages(model, l, precision, reduce)
+
 
 def candidates(o, rng):
     """(model, precision, type of reduction, layout) for ever, or the one that is asked for."""
@@ -162,37 +169,44 @@ def candidates(o, rng):
     every = [l for l in every if l["ranks"] > 1]
     turns = itertools.cycle(itertools.product(o.precision, o.model))
     for i, (l, (precision, name)) in enumerate(zip(every, turns)):
-        yield name, precision, "bf16" if i % 4 == 3 else "fp32", l
+        yield name, precision, "bf16" if precision != "fp32" and i % 4 == 3 else "fp32", l
 
 
-def main():
-    o = arguments()
+def sweep(o, script, make_bench):
+    """Checks o.count layouts: the bench, how many passed and failed, in how many ZeRO 0 to 3 were compared, and a text of the counts."""
     o.dtc = os.path.abspath(o.dtc)
-    folder = tempfile.mkdtemp(prefix="sixteen-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
-    passed, failed, refused, cut = 0, 0, 0, 0
-    worst = [(0.0, "nothing")] * 2
+    folder = tempfile.mkdtemp(prefix=f"{script}-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+    passed = failed = refused = cut = 0
     try:
         lay.write_data(folder, random.Random(o.seed))
-        bench, models = Bench(o, folder), {name: lay.model_of(name, folder) for name in o.model}
+        lay.resize(o.model, o.sizes)
+        bench, models = make_bench(o, folder), {name: lay.model_of(name, folder) for name in o.model}
         for name, precision, reduce, l in candidates(o, random.Random(o.seed)):
             if passed + failed == o.count:
                 break
             bench.runner.log = []
             try:
-                worst = list(map(max, worst, bench.errors(models[name], l, precision, reduce)))
-                cut += bench.stages(models[name], l, precision, reduce)
+                cut += bench.check(models[name], l, precision, reduce, passed)
                 passed += 1
             except eq.Refused:
                 refused += 1
             except eq.Failed as e:
                 failed += 1
+                sizes = " ".join(["--sizes", *o.sizes, ""]) if o.sizes else ""
                 print(f"FAIL {name}: {e}", *bench.runner.log, sep="\n    ")
-                print(f"  again: tests/layouts/sixteen_bits.py --dtc {o.dtc} --model {name} --precision {precision} "
-                      f'--reduce {reduce} --layout "{eq.tell(l)}"', flush=True)
+                print(f"  again: tests/layouts/{script}.py --dtc {o.dtc} --model {name} --precision {precision} "
+                      f'--reduce {reduce} {sizes}--layout "{eq.tell(l)}"', flush=True)
     finally:
         shutil.rmtree(folder)
-    print(f"seed {o.seed}: {passed} layouts passed, {failed} failed, {refused} refused; ZeRO 0 to 3 are the same bits "
-          f"in {cut}; the largest error is {worst[0][0]:.2g} of the bound ({worst[0][1]}) and {worst[1][0]:.2g} of "
+    text = f"seed {o.seed}: {passed} layouts passed, {failed} failed, {refused} refused; ZeRO 0 to 3 are the same bits in {cut}"
+    return bench, passed, failed, cut, text
+
+
+def main():
+    o = arguments(__doc__, list(UNIT))
+    bench, passed, failed, cut, text = sweep(o, "sixteen_bits", Bench)
+    worst = bench.worst
+    print(f"{text}; the largest error is {worst[0][0]:.2g} of the bound ({worst[0][1]}) and {worst[1][0]:.2g} of "
           f"three times one rank's ({worst[1][1]}); of {bench.compared} tensors the terms of {bench.cancelling} cancel")
     failed += bench.cancelling * 5 > bench.compared
     sys.exit(1 if failed or not passed or (not o.layout and (passed < o.count or not cut)) else 0)

@@ -18,15 +18,11 @@ layouts.py says what a layout is, and has the models. Each layout is compiled fo
 The order of threads and of the driver's streams is drawn for each layout, and each run watches its memory.
 """
 
-import argparse
-import itertools
 import json
 import math
 import os
-import random
 import shutil
 import sys
-import tempfile
 
 import equality as eq
 import layouts as lay
@@ -36,24 +32,14 @@ BOUND, TYPICAL = 2e-5, 0.05
 STEPS = 3
 
 
-def arguments():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--dtc", required=True)
-    p.add_argument("--count", type=int, default=40, help="layouts that dtc accepts")
-    p.add_argument("--seed", type=int, default=1)
-    p.add_argument("--model", nargs="+", default=list(lay.SIZES), choices=list(lay.SIZES))
-    p.add_argument("--precision", nargs="+", default=["fp32", "bf16", "fp32", "fp16"], choices=["fp32", "bf16", "fp16"])
-    p.add_argument("--ranks", type=int, nargs="+", default=eq.RANKS)
-    p.add_argument("--reduce", choices=["fp32", "bf16"], help="with --layout")
-    p.add_argument("--sizes", nargs="+", default=[], help="other ones: length=128 context=128 dim=64")
-    p.add_argument("--layout", help="this one, as a failure prints it")
-    return p.parse_args()
-
-
 class Bench(sixteen.Bench):
     def __init__(self, o, folder):
         super().__init__(o, folder)
-        self.straight = {}  # (model, precision) to what one rank gives without a stop
+        self.all_zero = bool(o.layout)  # compare ZeRO 0 to 3 in each layout
+        self.straight = {}  # (model, precision) to the results of one rank without a stop
+        self.worst = (0.0, "nothing")  # error in parts of what is allowed
+        for name in ("tokens", "labels"):
+            shutil.copy(f"{folder}/every/{name}.npy", f"{folder}/every/{name}_val.npy")
 
     def program(self, model, l, precision, reduce, target, name):
         self.runner.precision = precision
@@ -100,6 +86,14 @@ class Bench(sixteen.Bench):
     def reference(self, model, precision):
         self.runner.target = []
         return super().reference(model, precision)
+
+    def check(self, model, l, precision, reduce, turn):
+        self.runner.environment = dict(eq.emulated(l), DT_MEMORY_CHECK="memory")
+        worst = max(gradients(self, model, l, precision, reduce), resumed(self, model, l, precision, reduce))
+        self.runner.target = eq.CUDA
+        compared = (self.all_zero or turn % 4 == 3) and self.stages(model, l, precision, reduce)
+        self.worst = max(self.worst, worst)
+        return compared
 
 
 def apart(got, want):
@@ -160,58 +154,10 @@ def resumed(bench, model, l, precision, reduce):
     return worst
 
 
-def candidates(o, rng):
-    if o.layout:
-        for name in o.model:
-            for p in o.precision:
-                yield name, p, o.reduce or "fp32", eq.parse(o.layout)
-        return
-    every = [rng.choice(b) for b in lay.order(lay.drawn(eq.layouts(lay.BATCH, o.ranks), rng), rng, lay.BATCH)]
-    every = [l for l in every if l["ranks"] > 1]
-    turns = itertools.cycle(itertools.product(o.precision, o.model))
-    for i, (l, (precision, name)) in enumerate(zip(every, turns)):
-        yield name, precision, "bf16" if precision != "fp32" and i % 4 == 3 else "fp32", l
-
-
-def check(bench, model, l, precision, reduce, stages):
-    worst = max(gradients(bench, model, l, precision, reduce), resumed(bench, model, l, precision, reduce))
-    bench.runner.target = eq.CUDA
-    return worst, stages and bench.stages(model, l, precision, reduce)
-
-
 def main():
-    o = arguments()
-    o.dtc = os.path.abspath(o.dtc)
-    folder = tempfile.mkdtemp(prefix="targets-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
-    passed, failed, refused, cut, worst = 0, 0, 0, 0, (0.0, "nothing")
-    rng = random.Random(o.seed)
-    try:
-        lay.write_data(folder, random.Random(o.seed))
-        for name in ("tokens", "labels"):
-            shutil.copy(f"{folder}/every/{name}.npy", f"{folder}/every/{name}_val.npy")
-        lay.resize(o.model, o.sizes)
-        bench, models = Bench(o, folder), {name: lay.model_of(name, folder) for name in o.model}
-        for name, precision, reduce, l in candidates(o, rng):
-            if passed + failed == o.count:
-                break
-            bench.runner.log = []
-            bench.runner.environment = dict(eq.emulated(l), DT_MEMORY_CHECK="memory")
-            try:
-                d, same = check(bench, models[name], l, precision, reduce, o.layout or passed % 4 == 3)
-                worst = max(worst, d)
-                cut += same
-                passed += 1
-            except eq.Refused:
-                refused += 1
-            except eq.Failed as e:
-                failed += 1
-                print(f"FAIL {name}: {e}", *bench.runner.log, sep="\n    ")
-                print(f"  again: tests/layouts/targets.py --dtc {o.dtc} --model {name} --precision {precision} "
-                      f'--reduce {reduce} {" ".join(["--sizes", *o.sizes]) if o.sizes else ""} --layout "{eq.tell(l)}"', flush=True)
-    finally:
-        shutil.rmtree(folder)
-    print(f"seed {o.seed}: {passed} layouts passed, {failed} failed, {refused} refused; ZeRO 0 to 3 are the same bits "
-          f"in {cut}; the largest error is {worst[0]:.2g} of what is allowed ({worst[1]})")
+    o = sixteen.arguments(__doc__, ["fp32", "bf16", "fp32", "fp16"])
+    bench, passed, failed, cut, text = sixteen.sweep(o, "targets", Bench)
+    print(f"{text}; the largest error is {bench.worst[0]:.2g} of what is allowed ({bench.worst[1]})")
     sys.exit(1 if failed or not passed or (not o.layout and (passed < o.count or (not cut and o.count > 3))) else 0)
 
 
