@@ -152,11 +152,29 @@ DT_DEVICE void dt_stage(Real (&to)[n][DT_SLICE + 1], const DtRows<T, S> &from, i
   }
 }
 
+// part[i][j] = sum(e: own[y + 16 i][e] * b), with b = other[x + 16 j][e], or across: other[e][x + 16 j].
+template <bool across, int n, class Real>
+DT_DEVICE void dt_multiply(const Real (&own)[n][DT_SLICE + 1], const Real (&other)[DT_OTHER][DT_SLICE + 1], Real (&part)[n / 16][2]) {
+  static_assert(DT_OTHER == DT_SLICE, "rows of weights are as long as slices");
+  const int x = threadIdx.x % 16, y = threadIdx.x / 16;
+#pragma unroll
+  for (int i = 0; i < n / 16; i++) part[i][0] = part[i][1] = 0;
+#pragma unroll 8
+  for (int e = 0; e < DT_SLICE; e++) {
+    const Real b0 = across ? other[e][x] : other[x][e], b1 = across ? other[e][x + 16] : other[x + 16][e];
+#pragma unroll
+    for (int i = 0; i < n / 16; i++) {
+      const Real a = own[y + 16 * i][e];
+      part[i][0] = dt_fma_of(a, b0, part[i][0]);
+      part[i][1] = dt_fma_of(a, b1, part[i][1]);
+    }
+  }
+}
+
 // product[i][j] = sum(e: a[y + 16 i][e] * b[x + 16 j][e]). Ends with a barrier.
 template <class X, class Real, class A, class B>
 DT_DEVICE void dt_products(typename DtTiling<X, Real>::Shared &w, const A &a, const B &b, Real (&product)[DtTiling<X, Real>::rows][2]) {
   constexpr int rows = DtTiling<X, Real>::rows;
-  const int x = threadIdx.x % 16, y = threadIdx.x / 16;
 #pragma unroll
   for (int i = 0; i < rows; i++) product[i][0] = product[i][1] = 0;
 #pragma unroll 1
@@ -164,17 +182,8 @@ DT_DEVICE void dt_products(typename DtTiling<X, Real>::Shared &w, const A &a, co
     dt_stage<X::dim>(w.own, a, slice);
     dt_stage<X::dim>(w.other, b, slice);
     __syncthreads(); // the slices are complete
-    Real part[rows][2] = {};
-#pragma unroll 8
-    for (int e = 0; e < DT_SLICE; e++) {
-      const Real b0 = w.other[x][e], b1 = w.other[x + 16][e];
-#pragma unroll
-      for (int i = 0; i < rows; i++) {
-        const Real a_e = w.own[y + 16 * i][e];
-        part[i][0] = dt_fma_of(a_e, b0, part[i][0]);
-        part[i][1] = dt_fma_of(a_e, b1, part[i][1]);
-      }
-    }
+    Real part[rows][2];
+    dt_multiply<false>(w.own, w.other, part);
 #pragma unroll
     for (int i = 0; i < rows; i++) product[i][0] += part[i][0], product[i][1] += part[i][1];
     __syncthreads(); // the slices have been read
@@ -186,22 +195,12 @@ template <class X, class Real, class B>
 DT_DEVICE void dt_add_rows(typename DtTiling<X, Real>::Shared &w, const B &b,
                            Real (&sum)[DtTiling<X, Real>::rows][DtTiling<X, Real>::columns]) {
   constexpr int rows = DtTiling<X, Real>::rows, columns = DtTiling<X, Real>::columns;
-  const int x = threadIdx.x % 16, y = threadIdx.x / 16;
 #pragma unroll
   for (int c = 0; c < columns; c += 2) {
     dt_stage<X::dim>(w.other, b, c * 16);
     __syncthreads(); // weights and the slice are complete
-    Real part[rows][2] = {};
-#pragma unroll 8
-    for (int k = 0; k < DT_OTHER; k++) {
-      const Real b0 = w.other[k][x], b1 = w.other[k][x + 16];
-#pragma unroll
-      for (int i = 0; i < rows; i++) {
-        const Real weight = w.weight[y + 16 * i][k];
-        part[i][0] = dt_fma_of(weight, b0, part[i][0]);
-        part[i][1] = dt_fma_of(weight, b1, part[i][1]);
-      }
-    }
+    Real part[rows][2];
+    dt_multiply<true>(w.weight, w.other, part);
 #pragma unroll
     for (int i = 0; i < rows; i++) {
       sum[i][c] += part[i][0];
