@@ -82,9 +82,7 @@ enum {
      void *workspace, size_t workspace_bytes, cudaStream_t stream))
 
 typedef struct DtBlas {
-#define X(result, name, arguments) result(*name) arguments;
-  DT_BLAS(X)
-#undef X
+  DT_BLAS(DT_FIELD)
 } DtBlas;
 
 // NULL and 71 where there is no such library.

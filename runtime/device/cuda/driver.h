@@ -102,13 +102,23 @@ typedef struct DtDriver {
 
 enum { DT_DRIVER_VERSION = 12040 }; // that the program needs at least, as cuDriverGetVersion counts: 12.4
 
-// The functions of a table, each found in the library by its name and stored at its offset in *to. Returns the name of one
-// that the library has not, or NULL.
-typedef struct DtImport {
-  const char *name;
-  size_t at;
-} DtImport;
-const char *dt_import(void *library, const DtImport *function, size_t n, void *to);
+// A library that is loaded when the program starts.
+typedef struct DtLibrary {
+  const char *name, *absent; // for messages; absent: that it is needed and cannot be loaded
+  const char *file[2];       // names to try in this order
+  const char *release;       // with major.minor: the oldest release that has all functions
+  int major, minor;
+  const char *const *function; // names, in the order of the pointers that `to` consists of
+  size_t functions;
+} DtLibrary;
+
+// The fields, and names, of a library's table X(result, name, arguments).
+#define DT_FIELD(result, name, arguments) result(*name) arguments;
+#define DT_NAME(result, name, arguments) #name,
+
+// Loads a library and stores the addresses of its functions in *to. 0, or 71 where there is no such library, or one
+// without some function.
+int dt_import(const DtLibrary *l, void *to, DtError *e);
 
 // Whether the memory of all devices is that of the host.
 extern const bool dt_driver_on_host;

@@ -71,9 +71,7 @@ enum { DT_NCCL_VERSION = 21900 }; // that the program needs at least, as ncclGet
     (void *data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream))
 
 typedef struct DtNccl {
-#define X(result, name, arguments) result(*name) arguments;
-  DT_NCCL(X)
-#undef X
+  DT_NCCL(DT_FIELD)
 } DtNccl;
 
 // NULL and 71 where there is no such library, or one without some function.
