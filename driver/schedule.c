@@ -2,25 +2,31 @@
 
 #include <stdlib.h>
 
-DtPipe *schedule_make(const Plan *p, int32_t micro, bool unit) {
+// Estimated costs, and slots as they fit memory.
+static void set_costs(const Plan *p, DtPipeShape *s) {
   const Module *m = p->m;
   static const ChunkPart part[DT_PIPE_COMPUTED] = {CHUNK_FORWARD, CHUNK_BACKWARD, CHUNK_WEIGHTS};
-  DtPipeShape s = {.stages = (int)m->stages, .micro = micro};
-  if (!dt_pipe_parse(m->schedule, &s.kind, &s.chunks)) BUG("no schedule is called %s", m->schedule);
-  for (int w = 0; !unit && w < DT_PIPE_COMPUTED; w++) {
+  for (int w = 0; w < DT_PIPE_COMPUTED; w++) {
     int64_t *cost = NEWN(m->arena, int64_t, m->chunk.n);
     for (uint32_t k = 0; k < m->chunk.n; k++) {
       Id fn = m->chunk.at[k].fn[part[w]];
       cost[k] = fn == NONE ? 1 : chunk_cost(p, fn);
     }
-    s.cost[w] = cost;
+    s->cost[w] = cost;
   }
   int64_t (*kept)[DT_SPANS] = malloc(m->chunk.n * sizeof *kept);
   ALLOCATED(kept);
   for (uint32_t k = 0; k < m->chunk.n; k++)
     for (int span = 0; span < DT_SPANS; span++) kept[k][span] = chunk_slot_bytes(m, k, (DtSpan)span);
-  if (!unit) dt_pipe_fit(&s, (const int64_t(*)[DT_SPANS])kept, NEWN(m->arena, int32_t, DT_PIPE_ROOM(&s)));
+  dt_pipe_fit(s, (const int64_t(*)[DT_SPANS])kept, NEWN(m->arena, int32_t, DT_PIPE_ROOM(s)));
   free(kept);
+}
+
+DtPipe *schedule_make(const Plan *p, int32_t micro, bool unit) {
+  const Module *m = p->m;
+  DtPipeShape s = {.stages = (int)m->stages, .micro = micro};
+  if (!dt_pipe_parse(m->schedule, &s.kind, &s.chunks)) BUG("no schedule is called %s", m->schedule);
+  if (!unit) set_costs(p, &s);
   DtPipe *pipe = dt_pipe_make(&s);
   CHECK(pipe);
   return pipe;
