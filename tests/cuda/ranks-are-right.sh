@@ -13,22 +13,9 @@ right "${gpt2[@]}" --precision fp16 --tp 2 --in-flight 2 --sequence-parallel
 right "${gpt2[@]}" --precision bf16 --pp 2 --dp 2 --schedule zb --zero 3 --zero-group 1
 right "$SRC/examples/llama.dt" "${SMALL_LLAMA[@]}" --data train.bin --precision fp32 --tp 2 --cp 2 --cp-attention alltoall
 
-cat >experts.dt <<'DT'
-use nn
-layer Expert(dim, experts) {
-  gate = nn.Linear(dim, experts, init = normal(0.5))
-  param w[experts, dim | dim] = normal(0.5)
-  forward(x[b, t, dim]) {
-    z = gate(x)
-    a = nn.softmax(z)
-    best[b, t] = argmax(e: z[b, t, e])
-    top[b, t] = max(e: a[b, t, e])
-    h[c < b, e < experts, d < dim] = 0.0
-    h[c, best[c, q], d] += x[c, q, d] * top[c, q]
-    y[b, e, o] = sum(i: h[b, e, i] * w[e, i, o])
-    return r[b, t, d] = x[b, t, d] + tanh(y[b, best[b, t], d])
-  }
-}
+{
+  expert_layer
+  cat <<'DT'
 model Experts(dim = 8, words = 16, experts = 4) {
   wte = nn.Embedding(words, dim, init = normal(0.7))
   blocks = stack 2 of Expert(dim, experts)
@@ -47,6 +34,7 @@ train Experts {
   optimizer = adamw(lr = 1e-2, eps = 1e-4)
 }
 DT
+} >experts.dt
 tokens words.bin 200 16
 right experts.dt --precision fp64 --tp 2 --cp 2
 right experts.dt --precision fp32 --tp 2 --pp 2

@@ -5,20 +5,12 @@ fake_data
 mkdir other
 cp y.npy other
 python3 -c 'b = bytearray(open("x.npy", "rb").read()); b[-1] ^= 1; open("other/x.npy", "wb").write(b)'
-# differ WHAT OPTIONS...: of rank 1
+ranks() { "$TRAIN" --quiet --threads 1 --steps 3 $([ "$RANK" -eq 0 ] || echo "$@"); } # options: of rank 1
+# differ WHAT OPTIONS...
 differ() {
-  local port=$((20000 + RANDOM % 20000)) what=$1 status rank pid=()
-  shift
+  two_ranks 76 ranks "${@:2}"
   for rank in 0 1; do
-    env RANK=$rank WORLD_SIZE=2 LOCAL_RANK=$rank LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
-      "$TRAIN" --quiet --threads 1 --steps 3 $([ $rank -eq 1 ] && echo "$@") 2>err$rank.txt &
-    pid+=($!)
-  done
-  for rank in 0 1; do
-    status=0
-    wait "${pid[$rank]}" || status=$?
-    [ $status -eq 76 ] || { cat err*.txt; fail "$what: exit status $status"; }
-    says "rank 0 has .*$what.*, rank 1 has .*$what" err$rank.txt
+    says "rank 0 has .*$1.*, rank 1 has .*$1" err$rank.txt
   done
 }
 differ lr --lr 0.25
@@ -38,27 +30,14 @@ differ "training data" --data copy/train.bin
 says "rank 0 has .* of train.bin\", rank 1 has .* of copy/train.bin\"" err1.txt
 # The same bytes under another name are.
 cp train.bin copy/train.bin
-pid=()
-for rank in 0 1; do
-  env RANK=$rank WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$$ \
-    "$TRAIN" --quiet --threads 1 --steps 3 $([ $rank -eq 1 ] && echo --data copy/train.bin) 2>err$rank.txt &
-  pid+=($!)
-done
-for rank in 0 1; do wait "${pid[$rank]}" || { cat err*.txt; fail "equal copies: exit status $?"; }; done
+two_ranks 0 ranks --data copy/train.bin
 
 # Products of bf16 that ranks would round in two ways.
 grep -qw avx512_bf16 /proc/cpuinfo || exit 0
 python3 "$SRC/examples/data/make_arrays.py" mlp . 100
 "$DTC" "$SRC/examples/mlp.dt" --precision bf16 -o train
-pid=() port=$((20000 + RANDOM % 20000))
+bf16() { DT_GEMM_BF16=$([ "$RANK" -eq 0 ] && echo vector || echo float) ./train --quiet --threads 1 --steps 3; }
+two_ranks 76 bf16
 for rank in 0 1; do
-  env RANK=$rank WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
-    DT_GEMM_BF16=$([ $rank -eq 0 ] && echo vector || echo float) ./train --quiet --threads 1 --steps 3 2>err$rank.txt &
-  pid+=($!)
-done
-for rank in 0 1; do
-  status=0
-  wait "${pid[$rank]}" || status=$?
-  [ $status -eq 76 ] || { cat err*.txt; fail "products of bf16: exit status $status"; }
   says 'rank 0 has .*DT_GEMM_BF16.: vector.*, rank 1 has .*DT_GEMM_BF16.: float' err$rank.txt
 done

@@ -80,3 +80,39 @@ for _ in range(n):
   out.append(t)
 open(sys.argv[1], "wb").write(struct.pack("<%dH" % n, *out))' "$@"
 }
+
+# expert_layer: a layer whose dispatch to experts scatters by a computed subscript.
+expert_layer() {
+  cat <<'DT'
+use nn
+layer Expert(dim, experts) {
+  gate = nn.Linear(dim, experts, init = normal(0.5))
+  param w[experts, dim | dim] = normal(0.5)
+  forward(x[b, t, dim]) {
+    z = gate(x)
+    a = nn.softmax(z)
+    best[b, t] = argmax(e: z[b, t, e])
+    top[b, t] = max(e: a[b, t, e])
+    h[c < b, e < experts, d < dim] = 0.0
+    h[c, best[c, q], d] += x[c, q, d] * top[c, q]
+    y[b, e, o] = sum(i: h[b, e, i] * w[e, i, o])
+    return r[b, t, d] = x[b, t, d] + tanh(y[b, best[b, t], d])
+  }
+}
+DT
+}
+
+# two_ranks STATUS COMMAND...: runs the command as rank 0 and as rank 1, to err0.txt and err1.txt. Each ends with the status.
+two_ranks() {
+  local want=$1 port=$((20000 + RANDOM % 20000)) got rank pid=()
+  shift
+  for rank in 0 1; do
+    RANK=$rank WORLD_SIZE=2 LOCAL_RANK=$rank LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port "$@" 2>err$rank.txt &
+    pid+=($!)
+  done
+  for rank in 0 1; do
+    got=0
+    wait "${pid[$rank]}" || got=$?
+    [ $got -eq "$want" ] || { cat err*.txt; fail "rank $rank: exit status $got, expected $want: $*"; }
+  done
+}

@@ -1,22 +1,9 @@
 # A dispatch to experts scatters by a computed subscript. In a stack that runs twice, and in microbatches of one sample,
 # its layer is written for each layout of its arguments: the copies share no subscripts. So ranks compute what one does.
 . "$(dirname "$0")/../support/lib.sh"
-cat >model.dt <<'DT'
-use nn
-layer Expert(dim, experts) {
-  gate = nn.Linear(dim, experts, init = normal(0.5))
-  param w[experts, dim | dim] = normal(0.5)
-  forward(x[b, t, dim]) {
-    z = gate(x)
-    a = nn.softmax(z)
-    best[b, t] = argmax(e: z[b, t, e])
-    top[b, t] = max(e: a[b, t, e])
-    h[c < b, e < experts, d < dim] = 0.0
-    h[c, best[c, q], d] += x[c, q, d] * top[c, q]
-    y[b, e, o] = sum(i: h[b, e, i] * w[e, i, o])
-    return r[b, t, d] = x[b, t, d] + tanh(y[b, best[b, t], d])
-  }
-}
+{
+  expert_layer
+  cat <<'DT'
 model M(dim = 8, len = 4, words = 16, experts = 4) {
   wte = nn.Embedding(words, dim, init = normal(0.7))
   blocks = stack 2 of Expert(dim, experts)
@@ -36,6 +23,7 @@ train M {
   precision = fp64
 }
 DT
+} >model.dt
 python3 - <<'PY'
 import random, struct
 r = random.Random(1)
