@@ -103,6 +103,11 @@ void cuda_signature(Cuda *c, int threads, const Str *name) {
 
 // ---- the grid
 
+// The declarations of a kernel's grid point, where what follows uses them.
+typedef struct Point {
+  Decls at, var; // at: the point's number
+} Point;
+
 // From a number to the variables of the grid [0, n), declared where what follows uses them.
 static void decode_point(Cuda *c, Decls *d, Str at, uint32_t n) {
   int64_t inner = 1;
@@ -123,21 +128,16 @@ static int64_t launched(const Cuda *c) { return c->s.blocks * c->s.teams * (c->s
 static bool is_large(const Cuda *c) { return launched(c) > INT32_MAX - (1 << 20); }
 
 // "const int row = ..": by the only variable's name, where there is one.
-static void name_point(Cuda *c, Decls *d, Str at, Str wanted) {
+static void name_point(Cuda *c, Point *p, Str at, Str wanted) {
   const char *type = is_large(c) ? "int64_t" : "int";
   if (!c->l->ngrid && launched(c) == 1) return;
   bool one = c->l->ngrid == 1;
   Str name = names_new(&c->names, one ? cuda_var_name(c, 0) : wanted);
-  if (one && launched(c) == 1) { // of one point: all of it may do without its number
-    c->var[0] = name;
-    cuda_begin_decls(c, d, "int");
-    cuda_decl(c, d, name, at);
-    return;
-  }
-  cuda_line(c, "const %s %s = %s;\n", type, name, at);
+  cuda_begin_decls(c, &p->at, type);
+  cuda_decl(c, &p->at, name, at);
   if (launched(c) > c->s.points) cuda_line(c, "if (%s >= %lld) return;\n", name, (long long)c->s.points);
   if (one) c->var[0] = name;
-  else decode_point(c, d, name, c->l->ngrid);
+  else decode_point(c, &p->var, name, c->l->ngrid);
 }
 
 static Str thread_number(const Cuda *c) {
@@ -157,43 +157,41 @@ static void open_extent(Cuda *c) {
   cuda_line(c, "if (%s >= count) return;\n", c->var[0]);
 }
 
-static void open_thread(Cuda *c, Decls *d) {
+static void open_thread(Cuda *c, Point *p) {
   if (cuda_has_extent(c->f)) open_extent(c);
-  else name_point(c, d, thread_number(c), "i");
+  else name_point(c, p, thread_number(c), "i");
 }
 
-static void open_warp(Cuda *c, Decls *d) {
+static void open_warp(Cuda *c, Point *p) {
   c->place = names_new(&c->names, "lane");
   c->first = str_printf("%s == 0", c->place);
   cuda_line(c, "const int %s = threadIdx.x;\n", c->place);
   Str at = c->s.blocks == 1 ? "threadIdx.y" : c->s.teams == 1 ? "blockIdx.x"
            : str_printf("blockIdx.x * %d + threadIdx.y", c->s.teams);
-  name_point(c, d, at, "row");
+  name_point(c, p, at, "row");
 }
 
-static void open_block(Cuda *c, Decls *d) {
+static void open_block(Cuda *c, Point *p) {
   c->place = names_new(&c->names, "t");
   c->first = str_printf("%s == 0", c->place);
   cuda_line(c, "const int %s = threadIdx.x;\n", c->place);
-  name_point(c, d, "blockIdx.x", "row");
+  name_point(c, p, "blockIdx.x", "row");
 }
 
 // The last block's threads past the last column compute that column as well, and store nothing: all of a block meet at
 // its barriers.
-static void open_column(Cuda *c, Decls *d) {
+static void open_column(Cuda *c, Point *p) {
   uint32_t last = c->l->ngrid - 1;
   int64_t columns = c->l->var.at[last].extent, tiles = (columns + WARP - 1) / WARP;
   Str tile = "blockIdx.x";
   c->place = "threadIdx.y";
   c->first = "threadIdx.y == 0";
-  if (last == 1) {
-    c->var[0] = names_new(&c->names, cuda_var_name(c, 0));
-    cuda_line(c, "const int %s = blockIdx.x / %lld;\n", c->var[0], (long long)tiles);
-    tile = str_printf("blockIdx.x %% %lld", (long long)tiles);
-  } else if (last) {
-    Str rest = names_new(&c->names, "rest");
-    cuda_line(c, "const int %s = blockIdx.x / %lld;\n", rest, (long long)tiles);
-    decode_point(c, d, rest, last);
+  if (last) {
+    Str rest = names_new(&c->names, last == 1 ? cuda_var_name(c, 0) : "rest");
+    cuda_begin_decls(c, &p->at, "int");
+    cuda_decl(c, &p->at, rest, str_printf("blockIdx.x / %lld", (long long)tiles));
+    if (last == 1) c->var[0] = rest;
+    else decode_point(c, &p->var, rest, last);
     tile = str_printf("blockIdx.x %% %lld", (long long)tiles);
   }
   Str name = c->var[last] = names_new(&c->names, cuda_var_name(c, (uint8_t)last));
@@ -350,18 +348,19 @@ void cuda_loops(Cuda *c) {
     return;
   }
   name_kept(c);
-  Decls d = {0};
+  Point p = {0};
   switch (c->s.team) {
-  case TEAM_THREAD: open_thread(c, &d); break;
-  case TEAM_WARP: open_warp(c, &d); break;
-  case TEAM_BLOCK: open_block(c, &d); break;
-  case TEAM_COLUMN: open_column(c, &d); break;
+  case TEAM_THREAD: open_thread(c, &p); break;
+  case TEAM_WARP: open_warp(c, &p); break;
+  case TEAM_BLOCK: open_block(c, &p); break;
+  case TEAM_COLUMN: open_column(c, &p); break;
   case TEAM_SCATTER: BUG("a scatter has no grid point");
   }
   if (c->s.team == TEAM_WARP || c->s.team == TEAM_BLOCK) rebase_pointers(c);
   declare_rows(c);
   print_nests(c);
-  if (d.outer) cuda_end_decls(c, &d, c->base);
+  if (p.var.outer) cuda_end_decls(c, &p.var, c->base);
+  if (p.at.outer) cuda_end_decls(c, &p.at, c->base);
   if (c->base > 2) cuda_close(c);
   buf_printf(c->out, "}\n");
 }

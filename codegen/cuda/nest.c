@@ -170,12 +170,20 @@ static bool reads_own(Cuda *c, const Nest *n) {
   return x.found;
 }
 
+// A thread's elements of a row. Some threads have none at their last position, and never read it. Compilers do not see
+// that, and would warn.
+static void declare_elements(Cuda *c, Id v, Str name) {
+  uint32_t nloop;
+  const uint8_t *loop = cuda_spread(c, c->nest, &nloop);
+  int64_t n = cuda_positions(c, c->nest);
+  cuda_line(c, "%s %s[%lld]%s;\n", cuda_scalar(c, scalar_of(c->f->value.at[v].type)), name, (long long)n,
+            n * c->s.threads > cuda_extents(c, loop, nloop) ? " = {}" : "");
+}
+
 // The elements that this nest reads for later ones as well.
 static void declare_cached(Cuda *c) {
   for (uint32_t i = 0; i < c->cached.n; i++)
-    if (c->cached.at[i].nest == c->nest)
-      cuda_line(c, "%s %s[%lld];\n", cuda_scalar(c, scalar_of(c->f->value.at[c->cached.at[i].value].type)),
-                c->cached.at[i].name, (long long)cuda_positions(c, c->nest));
+    if (c->cached.at[i].nest == c->nest) declare_elements(c, c->cached.at[i].value, c->cached.at[i].name);
 }
 
 static void read_cached(Cuda *c) {
@@ -346,9 +354,7 @@ static void points(Cuda *c, const Nest *n, Str guard, bool scalars) {
 static void declare_own(Cuda *c, const Nest *n) {
   for (uint32_t i = 0; i < n->stmt.n; i++) {
     Id v = c->f->stmt.at[n->stmt.at[i].stmt].lhs;
-    if (c->keep[v] == KEEP_OWN)
-      cuda_line(c, "%s %s[%lld];\n", cuda_scalar(c, scalar_of(c->f->value.at[v].type)), c->kept[v],
-                (long long)cuda_positions(c, c->nest));
+    if (c->keep[v] == KEEP_OWN) declare_elements(c, v, c->kept[v]);
   }
 }
 

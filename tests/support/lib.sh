@@ -3,6 +3,7 @@ set -euo pipefail
 BUILD=$1
 SRC=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 DTC=$BUILD/bin/dtc
+export DT_EMULATE_FLAGS=${DT_EMULATE_FLAGS--Werror} # emitted kernels compile without warnings
 
 fail() {
   echo "FAIL: $*" >&2
