@@ -235,17 +235,21 @@ Str chunk_message(const Module *m, uint32_t chunk, ChunkPart part, Str *source) 
 
 // ---- sizes and costs
 
-int64_t largest_frame(const Plan *p, uint32_t stage) {
+static void note_frame(const Plan *p, Id fn, FrameBytes *most) {
+  const FnPlan *fp = &p->fn[fn];
+  if (fp->frame_bytes > most->bytes) most->bytes = fp->frame_bytes;
+  if (fp->frame_bound > most->bound) most->bound = fp->frame_bound;
+}
+
+FrameBytes largest_frame(const Plan *p, uint32_t stage) {
   const Module *m = p->m;
-  int64_t most = 0;
+  FrameBytes most = {0};
   for (uint32_t i = 0; i < m->chunk.n * NCHUNK_PART; i++) {
     Id fn = m->chunk.at[i / NCHUNK_PART].fn[i % NCHUNK_PART];
-    bool here = fn != NONE && i / NCHUNK_PART % m->stages == stage;
-    if (here && p->fn[fn].frame_bytes > most) most = p->fn[fn].frame_bytes;
+    if (fn != NONE && i / NCHUNK_PART % m->stages == stage) note_frame(p, fn, &most);
   }
   for (int e = ENTRY_SAMPLE; e < NENTRY; e++)
-    if (m->entry[e] != NONE && p->fn[m->entry[e]].frame_bytes > most)
-      most = p->fn[m->entry[e]].frame_bytes;
+    if (m->entry[e] != NONE) note_frame(p, m->entry[e], &most);
   return most;
 }
 

@@ -106,7 +106,7 @@ static void fill_stage(const Module *m, const Plan *p, uint32_t stage, DtStage *
     held[i] = (DtHeld){(int)piece->param, piece->first};
   }
   *t = (DtStage){.nparam = (int)l->n, .param = param, .held = held, .param_count = p ? l->count : end,
-                 .frame_bytes = p ? largest_frame(p, stage) : 64};
+                 .frame_bytes = p ? largest_frame(p, stage).bytes : 64};
   if (p && l->stack.n) t->nstack = (int)l->stack.n, t->stack = stacks_of(m, l);
 }
 
@@ -304,7 +304,7 @@ static void fill_plan(const Plan *p, DtProgram *t) {
   t->listing = listing.n ? str_internn(listing.text, listing.n) : "";
   buf_free(&listing);
   fill_kernels(p, order, n, t);
-  if (!m->chunk.n) t->frame_bytes = largest_frame(p, 0);
+  if (!m->chunk.n) t->frame_bytes = largest_frame(p, 0).bytes;
   t->scratch_bytes = m->target->scratch(p);
   t->stores_grad = true;
   t->zero = p->zero.stage;

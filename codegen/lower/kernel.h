@@ -103,6 +103,7 @@ typedef struct FnPlan {
   int64_t *address;
   int64_t *callee_frame; // for each kernel of kind K_CALL: where the callee's frame starts; K_INTRINSIC: what it drops
   int64_t frame_bytes;
+  int64_t frame_bound; // the largest sum of bytes that are alive at one time: no places need less
 } FnPlan;
 
 // Where a parameter lies in a region, in elements: codegen/host/param_layout.c
@@ -134,9 +135,13 @@ Id param_use(const Module *m, Id param);
 // The accumulator of its gradient, or NULL.
 const Value *param_gradient(const Module *m, const ParamLayout *l, uint32_t param);
 
-// Bytes of the largest frame that a rank needs: of a pipeline's stage, or of a program without one.
+// Bytes of the largest frame that a rank needs: of a pipeline's stage, or of a program without one. And the bytes that any
+// plan of the same kernels needs: FnPlan.frame_bound.
+typedef struct FrameBytes {
+  int64_t bytes, bound;
+} FrameBytes;
 struct Plan;
-int64_t largest_frame(const struct Plan *p, uint32_t stage);
+FrameBytes largest_frame(const struct Plan *p, uint32_t stage);
 
 // Of a pipeline's chunks (codegen/host/chunk.c): for how long a value that means KEPT `of` is kept, which `maker`
 // computes; bytes kept with a microbatch for so long; bytes that a part sends; and the time that a function takes,

@@ -5,17 +5,14 @@
 //             never alive together share memory; a called function's frame is a block of its
 //             caller's that lives for the call alone
 // requires    kernels, and waits (overlap)
-// guarantees  address, callee_frame, frame_bytes; buffers alive in one kernel do not overlap,
+// guarantees  address, callee_frame, frame_bytes, frame_bound; buffers alive in one kernel do not overlap,
 // unless the
 //             kernel says that it may work in place
 // invalidates nothing
 #include "codegen/lower/plan.h"
 
 #include "codegen/target.h"
-
-#include <stdlib.h>
-
-static int64_t aligned(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; }
+#include "runtime/base/pack.h"
 
 static int64_t value_bytes(const Value *v) {
   int64_t bytes;
@@ -99,7 +96,7 @@ int64_t call_scratch(const Plan *p, const Call *c, uint32_t result) {
   for (uint32_t i = 0; i < c->nresult; i++) {
     bool needed = needs_scratch(p, c, i);
     if (i == result) return needed ? at : -1;
-    if (needed) at += aligned(value_bytes(&f->value.at[f->result.at[i]]), p->m->target->alignment);
+    if (needed) at += dt_aligned(value_bytes(&f->value.at[f->result.at[i]]), p->m->target->alignment);
   }
   return at;
 }
@@ -158,54 +155,6 @@ Life *plan_lives(const Plan *p, Id fn) {
   for (; t.now < p->fn[fn].kernel.n; t.now++)
     kernel_touch(p, fn, &p->fn[fn].kernel.at[t.now], touch_life, &t);
   return t.life;
-}
-
-static int by_size(const void *x, const void *y) {
-  const Block *a = *(Block *const *)x, *b = *(Block *const *)y;
-  if (a->bytes != b->bytes) return a->bytes < b->bytes ? 1 : -1;
-  if (a->first != b->first) return a->first < b->first ? -1 : 1;
-  return a < b ? -1 : a > b;
-}
-
-static int by_offset(const void *x, const void *y) {
-  const Block *a = *(Block *const *)x, *b = *(Block *const *)y;
-  return a->offset < b->offset ? -1 : a->offset > b->offset;
-}
-
-// The lowest end of the smallest gap between `live` (sorted by offset) that holds the bytes.
-static int64_t best_gap(Block *const *live, uint32_t n, int64_t bytes, int64_t alignment) {
-  int64_t end = 0, best = -1, best_size = INT64_MAX;
-  for (uint32_t i = 0; i < n; i++) {
-    int64_t size = live[i]->offset - end;
-    if (size >= bytes && size < best_size) {
-      best = end;
-      best_size = size;
-    }
-    int64_t next = live[i]->offset + aligned(live[i]->bytes, alignment);
-    if (next > end) end = next;
-  }
-  return best < 0 ? end : best;
-}
-
-int64_t plan_pack(Block *block, uint32_t n, int64_t alignment) {
-  Block **order = malloc((n + 1) * sizeof *order), **live = malloc((n + 1) * sizeof *live);
-  ALLOCATED(order && live);
-  for (uint32_t i = 0; i < n; i++) order[i] = &block[i];
-  qsort(order, n, sizeof *order, by_size);
-  int64_t top = 0;
-  for (uint32_t i = 0; i < n; i++) {
-    Block *b = order[i];
-    uint32_t nlive = 0;
-    for (uint32_t j = 0; j < i; j++)
-      if (order[j]->first <= b->last && b->first <= order[j]->last) live[nlive++] = order[j];
-    qsort(live, nlive, sizeof *live, by_offset);
-    b->offset = best_gap(live, nlive, aligned(b->bytes, alignment), alignment);
-    int64_t end = b->offset + aligned(b->bytes, alignment);
-    if (end > top) top = end;
-  }
-  free(order);
-  free(live);
-  return top;
 }
 
 typedef struct Frame {
@@ -277,28 +226,64 @@ static void share_in_place(Frame *r) {
 
 static bool has_callee(const Kernel *k) { return k->kind == K_CALL || k->kind == K_INTRINSIC; }
 
+// The frame's blocks, each alive from one kernel to another.
+typedef struct Blocks {
+  DtBlock *at;
+  Life *life;
+  uint32_t n;
+} Blocks;
+
+static uint32_t add_block(Blocks *b, int64_t bytes, Life life) {
+  b->at[b->n] = (DtBlock){.bytes = bytes, .first = life.first, .life = life.last - life.first + 1};
+  b->life[b->n] = life;
+  return b->n++;
+}
+
+static bool alive_together(const void *ctx, uint32_t i, uint32_t j) {
+  const Blocks *b = ctx;
+  return b->life[i].first <= b->life[j].last && b->life[j].first <= b->life[i].last;
+}
+
+// The largest sum of bytes that are alive at one kernel. `spare`: by kernel, bytes to leave out.
+static int64_t most_alive(const Frame *r, const Blocks *b, const int64_t *spare) {
+  int64_t most = 0, now = 0, *change = NEWN(r->p->m->arena, int64_t, r->fp->kernel.n + 1);
+  for (uint32_t i = 0; i < b->n; i++) {
+    int64_t bytes = dt_aligned(b->at[i].bytes, r->p->m->target->alignment);
+    change[b->life[i].first] += bytes;
+    change[b->life[i].last + 1] -= bytes;
+  }
+  for (uint32_t i = 0; i < r->fp->kernel.n; i++) {
+    now += change[i];
+    if (now - (spare ? spare[i] : 0) > most) most = now - (spare ? spare[i] : 0);
+  }
+  return most;
+}
+
 static void place_frame(Frame *r) {
-  uint32_t nkernel = r->fp->kernel.n, n = 0;
-  Block *block = NEWN(r->p->m->arena, Block, r->f->value.n + nkernel + 1);
-  uint32_t *of_value = NEWN(r->p->m->arena, uint32_t, r->f->value.n + 1);
-  uint32_t *of_call = NEWN(r->p->m->arena, uint32_t, nkernel + 1);
+  Arena *a = r->p->m->arena;
+  int64_t alignment = r->p->m->target->alignment;
+  uint32_t nkernel = r->fp->kernel.n, room = r->f->value.n + nkernel + 1;
+  Blocks b = {NEWN(a, DtBlock, room), NEWN(a, Life, room), 0};
+  uint32_t *of_value = NEWN(a, uint32_t, r->f->value.n + 1), *of_call = NEWN(a, uint32_t, nkernel + 1);
+  int64_t *spare = NEWN(a, int64_t, nkernel + 1); // of called functions' frames
   for (Id v = 0; v < r->f->value.n; v++) {
     if (!is_local(r, v) || r->host[v] != v) continue;
-    of_value[v] = n;
-    block[n++] = (Block){value_bytes(&r->f->value.at[v]), 0, r->life[v].first, r->life[v].last};
+    of_value[v] = add_block(&b, value_bytes(&r->f->value.at[v]), r->life[v]);
   }
   for (uint32_t i = 0; i < nkernel; i++) {
     const Kernel *k = &r->fp->kernel.at[i];
     if (!has_callee(k)) continue;
     const Call *c = r->f->stmt.at[k->stmt.at[0]].call;
-    of_call[i] = n;
-    block[n++] = (Block){call_scratch(r->p, c, c->nresult), 0, i, i};
+    of_call[i] = add_block(&b, call_scratch(r->p, c, c->nresult), (Life){i, i});
+    spare[i] = r->p->fn[c->fn].frame_bytes - r->p->fn[c->fn].frame_bound;
   }
-  r->fp->frame_bytes = plan_pack(block, n, r->p->m->target->alignment);
+  r->fp->frame_bound = most_alive(r, &b, spare);
+  r->fp->frame_bytes = dt_pack(b.at, b.n, alignment, most_alive(r, &b, NULL), alive_together, &b);
+  ALLOCATED(r->fp->frame_bytes >= 0);
   for (Id v = 0; v < r->f->value.n; v++)
-    r->fp->address[v] = is_local(r, v) ? block[of_value[host_of(r, v)]].offset : -1;
+    r->fp->address[v] = is_local(r, v) ? b.at[of_value[host_of(r, v)]].offset : -1;
   for (uint32_t i = 0; i < nkernel; i++)
-    r->fp->callee_frame[i] = has_callee(&r->fp->kernel.at[i]) ? block[of_call[i]].offset : -1;
+    r->fp->callee_frame[i] = has_callee(&r->fp->kernel.at[i]) ? b.at[of_call[i]].offset : -1;
 }
 
 static bool subscripts_are_bare(const Module *m, const Id *sub, uint32_t rank) {

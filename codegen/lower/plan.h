@@ -46,13 +46,4 @@ typedef struct Life {
 } Life;
 Life *plan_lives(const Plan *p, Id fn);
 
-// Packs n blocks of `bytes` each, alive in [first, last] (inclusive), so that no two that are alive
-// together overlap; fills offset (multiples of the alignment) and returns the bytes needed. Largest first,
-// each into the smallest gap that holds it.
-typedef struct Block {
-  int64_t bytes, offset;
-  uint32_t first, last;
-} Block;
-int64_t plan_pack(Block *block, uint32_t n, int64_t alignment);
-
 #endif

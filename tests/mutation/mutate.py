@@ -28,7 +28,7 @@ PROBES = [
     ("passes_adjoint_test", "tests/passes_adjoint_test"),
     ("ir_ranks_test", "tests/ir_ranks_test"),
     ("codegen_gemm_test", "tests/codegen_gemm_test"),
-    ("codegen_pack_test", "tests/codegen_pack_test"),
+    ("rt_pack", "tests/rt_pack"),
     ("codegen_storage_test", "tests/codegen_storage_test"),
     ("gradient_gradient_test", "tests/gradient_gradient_test gated_decay packed_heads nested_stacks running_sums "
      "convolution_and_groups self_attention cross_entropy_ignore heads embedding"),
