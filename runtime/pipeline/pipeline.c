@@ -152,6 +152,18 @@ bool dt_pipe_span(const DtPipeShape *s, DtSpan span, DtPipeWork *first, DtPipeWo
   return s->kind != DT_PIPE_FORWARD && (span == DT_F_TO_B || dt_pipe_splits(s));
 }
 
+// The free slot of the lowest number, or a new one. So the last slots of a pool are free for long, and may share memory
+// with those of other pools.
+static int32_t first_free(Sim *x, int span, int pool) {
+  int32_t *best = NULL;
+  for (int32_t *at = &x->free[span][pool]; *at >= 0; at = &x->next[span][*at])
+    if (!best || x->slot[span][*at] < x->slot[span][*best]) best = at;
+  if (!best) return x->p->slots[span][pool]++;
+  int32_t i = *best;
+  *best = x->next[span][i];
+  return x->slot[span][i];
+}
+
 // The slots that the work fills, reads and frees: those whose span it is in.
 static void take_slots(Sim *x, DtPipeOp *op) {
   int64_t i = (int64_t)op->chunk * x->M + op->micro;
@@ -160,11 +172,7 @@ static void take_slots(Sim *x, DtPipeOp *op) {
     op->slot[k] = -1;
     if (!dt_pipe_span(&x->p->shape, (DtSpan)k, &first, &last) || op->work < first || op->work > last) continue;
     int pool = x->p->shape.pool[k][op->chunk];
-    if (op->work == first && x->free[k][pool] < 0) x->slot[k][i] = x->p->slots[k][pool]++;
-    else if (op->work == first) {
-      x->slot[k][i] = x->slot[k][x->free[k][pool]];
-      x->free[k][pool] = x->next[k][x->free[k][pool]];
-    }
+    if (op->work == first) x->slot[k][i] = first_free(x, k, pool);
     op->slot[k] = x->slot[k][i];
   }
 }

@@ -4,6 +4,7 @@
 // same ones, with the exchanges between its ranks among them.
 #include "runtime/pipeline/walk.h"
 
+#include "runtime/base/pack.h"
 #include "runtime/layers.h"
 #include "runtime/train/run.h"
 #include "runtime/base/trace.h"
@@ -16,9 +17,11 @@ enum { EVAL_GROUP = 64 }; // microbatches that validation runs between two looks
 
 // ---- tables and memory
 
+static int64_t aligned(int64_t bytes) { return dt_aligned(bytes, ALIGNMENT); }
+
 static int64_t place(int64_t *at, int64_t each, int n) {
   int64_t here = *at;
-  *at += (each + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT * n;
+  *at += aligned(each) * n;
   return here;
 }
 
@@ -36,19 +39,105 @@ static int64_t received(const DtProgram *p, int forward, int message, int chunk)
   return from < 0 || from >= p->nchunk ? 0 : sent(p, forward, message, from);
 }
 
-static void place_all(DtRoute *r, const DtProgram *p, int stage, int forward) {
+// A stage's slots, in use from the work that fills them to the last that reads them.
+typedef struct Slots {
+  const DtRoute *r;
+  DtBlock *block;
+  uint32_t n, nused, *used; // used: those in use
+  bool *meet;               // whether slot i and j are ever in use together, n * n; or NULL: not needed yet
+  int64_t now, most;        // bytes in use; at most
+} Slots;
+
+static void use_slot(Slots *x, uint32_t slot, int64_t when) {
+  x->now += aligned(x->block[slot].bytes);
+  if (x->now > x->most) x->most = x->now;
+  if (!x->meet) return;
+  for (uint32_t i = 0; i < x->nused; i++)
+    x->meet[(size_t)slot * x->n + x->used[i]] = x->meet[(size_t)x->used[i] * x->n + slot] = true;
+  if (!x->block[slot].life) x->block[slot].first = when;
+  x->block[slot].life -= when;
+  x->used[x->nused++] = slot;
+}
+
+static void leave_slot(Slots *x, uint32_t slot, int64_t when) {
+  x->now -= aligned(x->block[slot].bytes);
+  if (!x->meet) return;
+  uint32_t i = 0;
+  while (x->used[i] != slot) i++;
+  x->used[i] = x->used[--x->nused];
+  x->block[slot].life += when + 1;
+}
+
+// Follows the stage's work.
+static void follow_slots(Slots *x, int stage) {
+  const DtPipe *pipe = x->r->pipe;
+  x->now = x->most = 0;
+  for (int64_t i = 0; i < pipe->stage[stage].n; i++) {
+    const DtPipeOp *op = &pipe->stage[stage].op[i];
+    for (int leaves = 0; leaves < 2; leaves++)
+      for (int k = 0; op->work <= DT_PIPE_W && k < DT_SPANS; k++) {
+        DtPipeWork first, last;
+        if (!dt_pipe_span(&pipe->shape, (DtSpan)k, &first, &last) || op->work != (leaves ? last : first)) continue;
+        uint32_t slot = (uint32_t)(x->r->slot[k][op->chunk] + op->slot[k]);
+        if (leaves) leave_slot(x, slot, i);
+        else use_slot(x, slot, i);
+      }
+  }
+}
+
+static bool slots_meet(const void *ctx, uint32_t i, uint32_t j) {
+  const Slots *x = ctx;
+  return x->meet[(size_t)i * x->n + j];
+}
+
+// Slots lie one after the other where all are in use at one time, and else may share memory with those that they never meet.
+// Returns their bytes; -1: no memory.
+static int64_t place_slots(Slots *x, int stage) {
+  int64_t all = 0;
+  for (uint32_t i = 0; i < x->n; i++) x->block[i].offset = place(&all, x->block[i].bytes, 1);
+  follow_slots(x, stage);
+  if (x->most == all) return all;
+  x->meet = calloc((size_t)x->n * x->n, sizeof *x->meet);
+  x->used = malloc(x->n * sizeof *x->used);
+  if (x->meet && x->used) follow_slots(x, stage);
+  int64_t bytes = x->meet && x->used ? dt_pack(x->block, x->n, ALIGNMENT, x->most, slots_meet, x) : -1;
+  free(x->meet);
+  free(x->used);
+  return bytes;
+}
+
+// Numbers the stage's slots, pool by pool: r->slot. Returns how many there are, and sets their bytes where `block` is there.
+static uint32_t number_slots(DtRoute *r, const DtProgram *p, int stage, DtBlock *block) {
   const DtPipe *pipe = r->pipe;
-  for (int c = 0; c < p->nchunk; c++) {
-    bool here = c % p->pp == stage;
-    for (int k = 0; here && k < DT_SPANS; k++) {
+  uint32_t n = 0;
+  for (int c = stage; c < p->nchunk; c += p->pp)
+    for (int k = 0; k < DT_SPANS; k++) {
       int pool = pipe->shape.pool[k][c];
-      r->slot[k][c] = pool < c ? r->slot[k][pool] : place(&r->bytes, p->chunk[c].slot_bytes[k], pipe->slots[k][c]);
+      r->slot[k][c] = pool < c ? r->slot[k][pool] : (int64_t)n;
+      for (int i = 0; pool == c && i < pipe->slots[k][c]; i++, n++)
+        if (block) block[n] = (DtBlock){.bytes = p->chunk[c].slot_bytes[k]};
     }
-    for (int k = 0; here && k < DT_PIPE_MESSAGES; k++) {
+  return n;
+}
+
+static int place_all(DtRoute *r, const DtProgram *p, int stage, int forward, DtError *e) {
+  const DtPipe *pipe = r->pipe;
+  Slots x = {.r = r, .n = number_slots(r, p, stage, NULL)};
+  x.block = malloc((x.n + 1) * sizeof *x.block);
+  r->slot_at = malloc((x.n + 1) * sizeof *r->slot_at);
+  if (x.block) number_slots(r, p, stage, x.block);
+  r->bytes = x.block && r->slot_at ? place_slots(&x, stage) : -1;
+  for (uint32_t i = 0; r->bytes >= 0 && i < x.n; i++) r->slot_at[i] = x.block[i].offset;
+  free(x.block);
+  if (r->bytes < 0) return dt_fail(e, DT_EXIT_OS, "no memory for the pipeline's schedule");
+  int64_t slots = r->bytes;
+  for (int c = stage; c < p->nchunk; c += p->pp)
+    for (int k = 0; k < DT_PIPE_MESSAGES; k++) {
       r->in[k][c] = place(&r->bytes, received(p, forward, k, c), pipe->in[k][c]);
       r->out[k][c] = place(&r->bytes, sent(p, forward, k, c), pipe->out[k][c]);
     }
-  }
+  r->least = r->bytes - slots + x.most;
+  return 0;
 }
 
 // For each kind of message, the chunks' messages and the places where they are computed.
@@ -117,8 +206,7 @@ static int open_route(DtRoute *r, const DtProgram *p, int stage, int64_t micro, 
   int stride = dt_world.size / p->pp > 0 ? dt_world.size / p->pp : 1;
   if (!dt_pipe_check(r->pipe, dt_world.rank % stride, stride, why, sizeof why))
     return dt_fail(e, DT_EXIT_BUG, "the pipeline's schedule does not run: %s", why);
-  place_all(r, p, stage, forward);
-  return 0;
+  return place_all(r, p, stage, forward, e);
 }
 
 int dt_walk_open(DtWalk *w, const DtProgram *p, int stage, int64_t train, int64_t eval, bool sample,
@@ -138,6 +226,7 @@ void dt_walk_close(DtWalk *w) {
   for (int i = 0; i < DT_WALKS; i++) {
     dt_pipe_free(w->route[i].pipe);
     free(w->route[i].slot[0]);
+    free(w->route[i].slot_at);
     free(w->route[i].names);
     free(w->route[i].arrived[0]);
     w->route[i] = (DtRoute){.pipe = NULL};
@@ -148,6 +237,13 @@ int64_t dt_walk_bytes(const DtWalk *w) {
   int64_t most = 0;
   for (int i = 0; i < DT_WALKS; i++)
     if (w->route[i].bytes > most) most = w->route[i].bytes;
+  return most;
+}
+
+int64_t dt_walk_least(const DtWalk *w) {
+  int64_t most = 0;
+  for (int i = 0; i < DT_WALKS; i++)
+    if (w->route[i].least > most) most = w->route[i].least;
   return most;
 }
 
@@ -165,8 +261,7 @@ typedef struct Walk {
 } Walk;
 
 static char *in_pool(const Walk *w, const int64_t *base, int chunk, int64_t each, int i) {
-  int64_t step = (each + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-  return w->r->walk.memory + base[chunk] + step * i;
+  return w->r->walk.memory + base[chunk] + aligned(each) * i;
 }
 
 static void wait_for(DtTicket *t) {
@@ -207,13 +302,13 @@ static bool makes_gradients(const DtPipeChunk *c, int part) {
   return part == (c->run[DT_WEIGHTS] ? DT_WEIGHTS : DT_BACKWARD);
 }
 
-static void prepare_call(Walk *w, const DtPipeOp *op, const DtPipeChunk *c) {
+static void prepare_call(Walk *w, const DtPipeOp *op) {
   const DtProgram *p = w->r->p;
   int message = op->work == DT_PIPE_F ? DT_PIPE_ACT : DT_PIPE_GRAD;
   w->scalars.first = (int32_t)(w->job->first + (w->from + op->micro) * w->r->micro);
   for (int k = 0; k < DT_SPANS; k++)
     w->call.slot[k] =
-        op->slot[k] < 0 ? NULL : in_pool(w, w->route->slot[k], op->chunk, c->slot_bytes[k], op->slot[k]);
+        op->slot[k] < 0 ? NULL : w->r->walk.memory + w->route->slot_at[w->route->slot[k][op->chunk] + op->slot[k]];
   w->call.in = w->call.send = NULL;
   w->call.chunk = op->chunk;
   w->call.part = part_of(w, op);
@@ -240,7 +335,7 @@ static int compute(Walk *w, const DtPipeOp *op, DtError *e) {
     if (w->job->load(r, w->job->batch, w->from + op->micro, e)) return e->status;
     w->loaded = op->micro;
   }
-  prepare_call(w, op, c);
+  prepare_call(w, op);
   bool last = op->work == DT_PIPE_F && op->chunk == p->nchunk - 1;
   dt_device_put(r->scalars, &w->scalars, sizeof w->scalars);
   dt_results_clear(r, 0);

@@ -12,9 +12,10 @@ struct DtRun;
 // A table, and where its slots and messages lie in the walk's memory.
 typedef struct DtRoute {
   DtPipe *pipe;
-  // By chunk, if it is this stage's: bytes to the first slot of its pool, buffer.
+  // By chunk, if it is this stage's: number of the first slot of its pool; bytes to its first buffer.
   int64_t *slot[DT_SPANS], *in[DT_PIPE_MESSAGES], *out[DT_PIPE_MESSAGES];
-  int64_t bytes;
+  int64_t *slot_at; // by number of a slot: bytes to it
+  int64_t bytes, least; // least: dt_walk_least
   const char **names; // of the pipe's messages
   DtTicket *arrived[DT_PIPE_MESSAGES], *gone[DT_PIPE_MESSAGES]; // by chunk and buffer
 } DtRoute;
@@ -37,6 +38,8 @@ int dt_walk_open(DtWalk *w, const DtProgram *p, int stage, int64_t train, int64_
                  DtError *e);
 void dt_walk_close(DtWalk *w);
 int64_t dt_walk_bytes(const DtWalk *w);
+// Bytes of messages, and of slots that are in use at one time at most: no places of slots need less.
+int64_t dt_walk_least(const DtWalk *w);
 
 // Fills r->buffer with microbatch `micro` of the rank's.
 typedef int DtWalkLoad(struct DtRun *r, const void *batch, int64_t micro, DtError *e);
