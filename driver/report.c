@@ -43,10 +43,12 @@ static void add_memory(Report *r, const Plan *p) {
     DtWalk walk = {0};
     if (t.nchunk && dt_walk_open(&walk, &t, s, each, 0, false, &e)) BUG("%s", e.text);
     DtMemory of = dt_memory(&stages, s, &t, &cut, true, &walk, host);
+    int64_t least = dt_walk_least(&walk);
     dt_walk_close(&walk);
     if (of.total <= m.total) continue;
     m = of;
     r->stage = s;
+    r->pipeline_bound = least;
   }
   r->stages = stages.n;
   int data_ranks = r->ranks * (t.cp > 1 ? t.cp : 1);
@@ -64,6 +66,7 @@ static void add_memory(Report *r, const Plan *p) {
   r->reducing_bytes = m.reducing;
   r->other_bytes = m.norm + m.collected + m.tied + m.buckets;
   r->frame_bytes = m.frame;
+  r->frame_bound = largest_frame(p, (uint32_t)r->stage).bound * r->in_flight;
   r->scratch_bytes = m.scratch;
   r->exchange_bytes = m.exchange;
   r->pipeline_bytes = m.pipeline;
@@ -112,6 +115,12 @@ ReportBytes report_bytes(const Report *r, int row) {
 
 static void line(FILE *out, const char *what, int64_t bytes) {
   if (bytes) fprintf(out, "  %-22s %16lld bytes %12.1f MiB\n", what, (long long)bytes, (double)bytes / (1 << 20));
+}
+
+static void bound_line(FILE *out, const char *what, int64_t bytes, int64_t bound) {
+  if (bytes)
+    fprintf(out, "  %-22s %16lld bytes %12.1f MiB  %.1f%% less\n", what, (long long)bound, (double)bound / (1 << 20),
+            100 * (1 - (double)bound / (double)bytes));
 }
 
 // The axes that the model is cut over, as the command line gave them: factors of one are one.
@@ -217,6 +226,9 @@ void report_text(const Report *r, const Module *m, FILE *out) {
     line(out, "activations, pipeline", activation_bytes(r->plain));
     line(out, "total", r->plain->total_bytes);
   }
+  fprintf(out, "\nof memory that is used again, alive at one time at most\n");
+  bound_line(out, "activations", r->frame_bytes, r->frame_bound);
+  bound_line(out, "pipeline", r->pipeline_bytes, r->pipeline_bound);
   traffic_text(r, out);
   if (r->bubble.all)
     fprintf(out, "\nschedule %s: a bubble of %.2f%% (--emit schedule draws it)\n", m->schedule,
@@ -236,7 +248,8 @@ void report_json(const Report *r, const Module *m, FILE *out) {
     ReportBytes b = report_bytes(r, i);
     fprintf(out, "%s\"%s\":%lld", i ? "," : "\"memory\":{", b.key, (long long)b.bytes);
   }
-  fprintf(out, "},\"communication\":[");
+  fprintf(out, "},\"memory_bound\":{\"activations\":%lld,\"pipeline\":%lld},\"communication\":[", (long long)r->frame_bound,
+          (long long)r->pipeline_bound);
   for (int i = 0; i < r->traffic.n; i++) {
     const TrafficRow *w = &r->traffic.row[i];
     fprintf(out, "%s{\"axis\":\"%s\",\"what\":\"%s\",\"count\":%.0f,\"bytes\":%.0f}", i ? "," : "",

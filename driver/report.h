@@ -14,6 +14,7 @@ typedef struct Report {
   int64_t scratch_bytes, exchange_bytes; // of one thread; with all ranks on one machine
   int stages, stage; // of a pipeline; the one whose rank needs most
   int64_t pipeline_bytes; // activations that wait for their backward pass, messages
+  int64_t frame_bound, pipeline_bound; // of these two, what is alive at one time at most
   int ranks, zero, owners; // data-parallel ranks; those among which ZeRO cuts
   double matrix_flops, other_flops; // of one microbatch, forward and backward
   int64_t microbatches; // of one optimizer step, on all ranks

@@ -189,6 +189,16 @@ static void layout_html(const Report *r, const Module *m, FILE *out) {
 // Colours that distinguish neighbours in the bar, on light and on dark.
 static int hue(int row) { return (row * 137 + 213) % 360; }
 
+static void bound_html(const Report *r, FILE *out) {
+  fputs("<table>\n<thead><tr><th>of memory that is used again, alive at one time at most<td>size</thead>\n<tr><th>activations<td>", out);
+  bytes(out, "bound-activations", (double)r->frame_bound);
+  if (r->pipeline_bytes) {
+    fputs("\n<tr><th>pipeline<td>", out);
+    bytes(out, "bound-pipeline", (double)r->pipeline_bound);
+  }
+  fputs("\n</table>\n", out);
+}
+
 static void memory_html(const Report *r, FILE *out) {
   double all = r->total_bytes ? (double)r->total_bytes : 1;
   fputs("<h2>Memory of a rank</h2>\n", out);
@@ -216,6 +226,7 @@ static void memory_html(const Report *r, FILE *out) {
     fprintf(out, "<td>%.1f%%\n", 100 * (double)b.bytes / all);
   }
   fputs("</table>\n", out);
+  bound_html(r, out);
 }
 
 static void traffic_html(const Report *r, FILE *out) {

@@ -38,7 +38,7 @@ page.feed(text)
 page.close()
 assert "script" not in page.tags and "b" not in page.tags and "http" not in text, page.tags
 assert "a &#60;b onload=&#34;x&#34;&#62;&#38;&#39;c.dt" in text
-# What is read is the number, rounded, with its unit.
+# The number that people read is the value, rounded, with its unit.
 def shown(text):
     n, unit = re.fullmatch(r"([\d,.]+)\s*(.*)", text.strip()).groups()
     factor = {"%": 0.01}.get(unit)
@@ -46,8 +46,9 @@ def shown(text):
         step = 1024 if unit[1:2] == "i" else 1000
         factor = step ** " kMGTPE".upper().index(unit[0].upper()) if unit and unit[0] in "kKMGTPE" else 1
     return float(n.replace(",", "")) * factor
-for key, value in list(want.items()) + [("memory-" + k, v) for k, v in want["memory"].items()]:
-    if key in ("model", "target", "precision", "plan_proved", "memory", "communication"): continue
+numbers = list(want.items()) + [("memory-" + k, v) for k, v in want["memory"].items()]
+for key, value in numbers + [("bound-" + k, v) for k, v in want["memory_bound"].items() if v]:
+    if key in ("model", "target", "precision", "plan_proved", "memory", "memory_bound", "communication"): continue
     assert page.value[key] == value, (key, page.value[key], value)
     error = abs(shown(page.text[key]) - value)
     assert error <= 0.006 * abs(value) or (key == "bubble" and error <= 0.0006), (key, page.text[key], value)
