@@ -9,7 +9,7 @@ each. They run in turn, several rounds each, so that a busy moment meets all of 
 median seconds a step, tokens/s, and those as a share of the one rank's, by medians of the
 ratios within rounds. Nothing else should run meanwhile.
 
-With --delay MS every layout also runs with so many milliseconds added to each exchange, which use
+With --delay MS every layout also runs with MS milliseconds added to each exchange, which use
 no processor: printed is how much longer a step takes, as a share of the sum of what was added on
 rank 0, that is how much of the exchanges is not beside computation.
 """

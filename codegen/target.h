@@ -15,7 +15,7 @@ struct DtProgram; // runtime/program.h
 struct DtDeviceLimits; // runtime/device.h
 
 // A group on its way to a kernel. Its nests stand in `loops`: who is in which, in which order, and neighbouring loops
-// that count row-major are one. What is left to the target is how points and loops are shared out.
+// that count row-major are one. The target decides how points and loops are shared out.
 typedef struct Schedule {
   const struct Fuse *u;
   const struct Group *g;

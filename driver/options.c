@@ -251,7 +251,7 @@ static bool same_file(const char *a, const char *b) {
   return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-// What dtc does with a model is one thing, and where that has no use for an option it is refused.
+// dtc does one thing with a model, and refuses an option that has no use there.
 static int combine_outputs(const Options *o) {
   const struct {
     bool on;

@@ -438,7 +438,7 @@ typedef struct Target {
   bool acc;
 } Target;
 // Emits target (=, +=) e; the first f->n indices are free. A reduction at the top of e stays at
-// the top, others become statements of their own before it. Sets target->value; false after an
+// the top, others become statements before it. Sets target->value; false after an
 // error.
 bool emit_comp(St *st, Target *t, const Ast *e, Frame *f);
 // The same for an expression that is built already.

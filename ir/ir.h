@@ -343,7 +343,7 @@ typedef struct Param {
   uint8_t rank, nstack;
   int64_t extent[MAX_RANK]; // stack extents first
   int8_t bar; // dimensions of fan-in, those of stacks not counted: [in | out] has 1; -1: no bar
-  bool decay; // weight decay reaches it (barred unless told otherwise)
+  bool decay; // weight decay reaches it (by default a tensor with a bar)
   InitKind init;
   double init_a, init_b; // normal: mean, deviation; uniform: low, high; const: value
   Shard shard[MAX_AXIS]; // where its elements live

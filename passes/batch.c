@@ -9,10 +9,10 @@
 // passes/samples.c says where the samples are. A sum over them gets the guard b + first < batch,
 // and a mean divides by the batch; if it depends on data alone it is a total, added up before the
 // first forward pass and usable in any way; else it is partial, and only what is linear in it has a
-// meaning. What is added to it once for the whole batch is added in the first microbatch. An index
+// meaning. A term that is added to it once for the whole batch is added in the first microbatch. An index
 // over samples that is used as a value becomes the sample's number in the batch.
 //
-// What reduces a local index sees the samples of this microbatch alone, with the same guard; a mean
+// A reduction over a local index sees the samples of this microbatch alone, with the same guard; a mean
 // divides by how many there are, and over none of them everything is 0. Added to a sum over the
 // batch, a value that differs between microbatches counts with its part of the samples.
 #include "passes/bounds.h"
@@ -431,7 +431,7 @@ static bool rewrite(Rewrite *w) {
 
 // ---- entries
 
-// What does not depend on the samples is counted once: a penalty of the weights alone.
+// A term that does not depend on the samples is counted once: a penalty of the weights alone.
 static void count_results_once(Rewrite *w, uint32_t nvalue) {
   Module *m = w->m;
   for (uint32_t r = 0; r < fn_of(w)->result.n; r++) {
@@ -591,7 +591,7 @@ static bool microbatch_size(Module *m, int64_t *size) {
   return true;
 }
 
-// What a local index meant is written out now, or, in a function of no loss, is all of its samples.
+// The meaning of local indices is written out now, or, in a function of no loss, they are all of its samples.
 static void forget_local(Module *m) {
   for (uint32_t f = 0; f < m->fn.n; f++)
     for (uint32_t i = 0; i < m->fn.at[f].stmt.n; i++) {

@@ -11,7 +11,7 @@ typedef struct Bounds {
 } Bounds;
 
 Bounds expr_bounds(const Module *m, const Stmt *s, Id e);
-// What changes no reduction of the statement where it stands in for its body: 0, or of a largest or
+// A value that changes no reduction of the statement in place of its body: 0, or of a largest or
 // least int a bound of the body, so that the result is known to lie where it did before.
 Id reduction_identity(Module *m, const Stmt *s, Id body);
 // Every read in e is in range for all values of the indices, whatever guards it.

@@ -72,7 +72,7 @@ Id new_adjoint(Diff *d, Id of) {
   return fn_value(d->m, fn_of(d), d_name(v.name), v.type, v.extent, v.rank, ROLE_LOCAL, v.loc);
 }
 
-// What the model says of the forward statement's indices and axes does not bind its derivative.
+// The model's `shard` of the forward statement's indices and axes does not bind its derivative.
 static void emit_form(Diff *d, Id lhs, bool acc, const Form *f) {
   bool sum = f->nindex > f->nfree;
   Index index[MAX_INDEX];

@@ -93,7 +93,7 @@ typedef struct Rewrite {
   Local *x;
   Module *m;
   const Stmt *s; // of the global form
-  Shard split[MAX_INDEX][MAX_AXIS]; // each index as a dimension of its own
+  Shard split[MAX_INDEX][MAX_AXIS]; // each index as a dimension
   int64_t extent[MAX_INDEX]; // local
   uint32_t uneven; // indices with places past the end
   uint32_t spread; // indices of which a position in more than the rank's share was asked

@@ -7,8 +7,8 @@
 // invalidates: positions of functions.
 //
 // Run one after the other, forward.0 to forward.N, backward.N to backward.0 do what the step did,
-// in the same order for each sum: a chunk's functions compute the same statements. What passes
-// between them is in their arguments and results (passes/pipeline/emit.c).
+// in the same order for each sum: a chunk's functions compute the same statements. Values that pass
+// between them are their arguments and results (passes/pipeline/emit.c).
 #include "passes/passes.h"
 #include "passes/pipeline/pipeline.h"
 

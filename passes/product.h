@@ -14,7 +14,7 @@ typedef struct ProductSets {
 } ProductSets;
 ProductSets product_sets(uint32_t a, uint32_t b, uint32_t summed);
 
-// Whether the product of so many rows, columns and terms is worth a library's call: below some
+// Whether a product with these rows, columns and terms is worth a library's call: below some
 // thousand multiplications loops are as fast, and fuse with what surrounds them. Each side needs a
 // few elements that the other lacks, or it is a matrix-vector product in disguise, bound by memory.
 bool product_is_large(const Limits *least, double rows, double columns, double terms, double work);

@@ -17,7 +17,7 @@
 // order: points of products that a rank computes; bytes of the matrices that it holds; bytes sent
 // in collectives; terms that one rank alone counts; the number of collectives and the bytes that
 // statements move. The first two are what the axis is for. The fourth reduces a product before its
-// bias and the residual are added, not after. What the model says by `shard(i: tp)` binds the plan.
+// bias and the residual are added, not after. `shard(i: tp)` in the model binds the plan.
 #include "ir/intrinsic.h"
 #include "passes/passes.h"
 #include "passes/shard/shard.h"
@@ -220,7 +220,7 @@ static int64_t positions(const Sharder *z, int64_t ranks) {
   return most;
 }
 
-// What a stack carries is to be cut along the sequence, within the blocks of context ranks. Without
+// Carried values of a stack are to be cut along the sequence, within the blocks of context ranks. Without
 // these any sequence but one of a single position can be.
 static bool refuse_sequence(const Sharder *z) {
   int64_t n = 1;

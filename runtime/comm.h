@@ -1,4 +1,4 @@
-// What ranks say to one another.
+// Operations that ranks exchange arrays by.
 //
 // The world is `size` ranks on the mesh (tp, cp, dp, pp), numbered tp fastest:
 //   rank = tp + TP * (cp + CP * (dp + DP * pp))
@@ -11,8 +11,8 @@
 //
 // The arrays are in the device's memory (runtime/device.h). An operation reads and writes them behind all that the
 // device was called to do before the post, and before what it is called to do after the wait: dt_wait means that later
-// launches may read the result and write the operands. In between the arrays belong to the operation. What the host
-// reads is exchanged by runtime/control.h.
+// launches may read the result and write the operands. In between the arrays belong to the operation. Numbers that the host
+// reads are exchanged by runtime/control.h.
 //
 // Operations are posted to one thread, which carries them out in the order of posting, and are
 // waited for by their tickets. Where a
@@ -96,8 +96,8 @@ DtTicket dt_shift(const DtGroup *g, DtType type, const void *in, void *out, int6
 DtTicket dt_broadcast(const DtGroup *g, DtType type, int root, void *data, int64_t count,
                       DtNote note);
 // Between two members; sends and receives of a pair match in their order. A send may wait until its
-// receive is posted. What is posted after a receive does not wait for it, nor does a receive for
-// what was posted before it but for those from the same rank; all else is carried out in order.
+// receive is posted. Operations that are posted after a receive do not wait for it, nor does a receive
+// wait for those before it, but for receives from the same rank; all else is carried out in order.
 DtTicket dt_send(const DtGroup *g, int to, DtType type, const void *data, int64_t count,
                  DtNote note);
 DtTicket dt_recv(const DtGroup *g, int from, DtType type, void *data, int64_t count, DtNote note);
@@ -149,8 +149,8 @@ void dt_comm_go(DtPlace place);
 // The signal that the parent of `--ranks` got and that asks for a stop, or SIGTERM where the
 // launcher is gone, or 0. Ranks see it at different steps: dt_agree on it.
 int dt_comm_stop_request(void);
-// Bytes that this rank's part in exchanging data takes, from dt_comm_start on; 0: it is alone. And what
-// they will be in a launch of so many ranks, on one machine where it may have so many.
+// Bytes that this rank's part in exchanging data takes, from dt_comm_start on; 0: it is alone. And those
+// of a launch of `ranks` ranks, on one machine where it may have that number.
 int64_t dt_exchange_bytes(void);
 int64_t dt_exchange_used(void); // as far as they were written, where that is watched
 int64_t dt_exchange_plan(int ranks);

@@ -1,5 +1,5 @@
-// What ranks tell one another about the run: agreement, handshake, loss and norm, the profile. The arrays are in the
-// host's memory, and each function returns when the result is there. What kernels read and write is exchanged by
+// Operations by which ranks exchange facts about the run: agreement, handshake, loss and norm, the profile. The arrays are in the
+// host's memory, and each function returns when the result is there. Arrays of kernels are exchanged by
 // runtime/comm.h. All members call the operations of both in the same order.
 #ifndef DTC_RUNTIME_CONTROL_H
 #define DTC_RUNTIME_CONTROL_H

@@ -1,5 +1,5 @@
 // The device that kernels compute on: its memory, and all that the runtime itself does there. Each target has
-// these functions in a folder of its own, runtime/device/TARGET/, and a program links those of its target.
+// these functions in its folder, runtime/device/TARGET/, and a program links those of its target.
 //
 // An address of the device is a pointer, for arithmetic and for the functions of this file. The host reads and
 // writes the device's memory between dt_device_map and dt_device_unmap alone.
@@ -57,7 +57,7 @@ int64_t dt_device_work_bytes(const DtProgram *p, int threads);
 int dt_device_work_open(const DtProgram *p, DtError *e);
 
 // A region of the device, whose memory is there when it returns; NULL and 71 where there is none. Its contents
-// are undefined; or, where `zeros` is not 0, zeros: numbers of so many bytes.
+// are undefined; or, where `zeros` is not 0, numbers that are 0, of `zeros` bytes each.
 void *dt_device_alloc(int64_t bytes, int zeros, DtError *e);
 void dt_device_free(void *p, int64_t bytes); // of as many bytes
 // Memory of the host that the device copies from and to at full speed.
@@ -93,7 +93,7 @@ void dt_device_get(void *to, const void *from, size_t bytes);
 
 void dt_device_zero(void *p, size_t bytes);
 void dt_device_copy(void *to, const void *from, size_t bytes);
-// `rows` of `bytes` each, the first bytes of so many pitches.
+// `rows` of `bytes` each: the first bytes of each pitch.
 void dt_device_copy_rows(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t bytes,
                          int64_t rows);
 

@@ -206,7 +206,7 @@ typedef struct DtProgram {
   int tp_outer; // the outer one of two factors of tp; 0 or 1: tp is one axis
   int nstack;
   const DtStack *stack; // after the parameters that are in none
-  // What is cut over the ranks that replicate the parameters: 0 nothing; 1 the optimizer's state; 2
+  // State that is cut over the ranks that replicate the parameters: 0 nothing; 1 the optimizer's state; 2
   // gradients too; 3 parameters too. In groups of zero_group ranks (0: all of them in one).
   int zero, zero_group;
   bool accumulate_each; // gradients are reduced at every microbatch, not once a step

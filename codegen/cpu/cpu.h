@@ -19,7 +19,7 @@ typedef struct Val {
 
 enum { MAX_LEVEL = 40, MAX_COPY = 8 };
 
-// An open loop (or a branch: phi NULL). What does not change inside it is emitted before `before`,
+// An open loop (or a branch: phi NULL). Values that do not change inside it are emitted before `before`,
 // the branch into it.
 typedef struct Level {
   LLVMValueRef before, phi, hi;

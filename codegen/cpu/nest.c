@@ -78,7 +78,7 @@ static void pointwise(Cpu *c, const Nest *n) {
     if (last && c->base[c->fp->layout[c->s->lhs].buffer]) cpu_store(c, value[i]);
   }
   for (uint32_t i = 0; i < n->stmt.n; i++) c->now[c->f->stmt.at[n->stmt.at[i].stmt].lhs].v = NULL;
-  // What was computed from `now` is of this point alone.
+  // Values computed from `now` hold at this point alone.
   cpu_memo_drop(c, c->depth);
 }
 

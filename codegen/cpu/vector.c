@@ -2,7 +2,7 @@
 // and a masked tail that runs the same operations.
 #include "codegen/cpu/cpu.h"
 
-// What was computed for the lanes of one place must not be found at another.
+// Values computed for the lanes of one place must not be used at another.
 static void forget_lanes(Cpu *c) {
   uint32_t n = 0;
   for (uint32_t i = 0; i < c->memo.n; i++)

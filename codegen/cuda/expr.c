@@ -462,7 +462,7 @@ static Str name_for(Cuda *c, Id id) {
   return cuda_name(c, e->type == SC_BOOL ? "holds" : str_printf("%s_v", op_info[e->op].text));
 }
 
-// Operands first. What only a branch needs has no name: it may read out of range where the branch is not taken.
+// Operands first. A value that only one branch needs has no name: it may read out of range where the branch is not taken.
 static void name_uses(Cuda *c, Id id, Uses *u) {
   const Expr *e = ex(c->m, id);
   if (shared_name(c, id)) return;

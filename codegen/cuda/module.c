@@ -71,7 +71,7 @@ static void print_row(const Plan *p, Id fn, const Kernel *k, Buf *out) {
 
 // For programs that run the kernels on the CPU.
 static void print_table(const Plan *p, Buf *out) {
-  buf_printf(out, "// What the stand-in of the driver finds kernels in.\n"
+  buf_printf(out, "// The table in which the stand-in of the driver finds kernels.\n"
                   "#include \"runtime/device/cuda/emulate_driver.h\"\n"
                   "extern \"C\" const DtEmulatedKernel dt_cuda_image[] = {\n");
   for (Id f = 0; f < p->m->fn.n; f++)

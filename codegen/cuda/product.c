@@ -14,7 +14,7 @@ static bool is_wide(const GemmPlan *g) {
   return most > INT32_MAX;
 }
 
-// Products that are added up come one after the other within a block; the others are blocks of their own.
+// Products that are added up come one after the other within a block; each of the others is a block.
 static bool is_added(const GemmPlan *g, uint32_t loop) { return g->batch[loop].c == 0 && g->batch[loop].count > 1; }
 
 static int64_t blocks_of(const GemmPlan *g) {

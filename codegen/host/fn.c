@@ -27,7 +27,7 @@ Str host_start(HostFn *x, Id value) {
   return host_plus(host_buffer(x, l->buffer), l->offset);
 }
 
-// The pointer to a value's first element. What is handed to a function or copied must have no gaps.
+// The pointer to a value's first element. A value that is passed to a function or copied must have no gaps.
 Str host_pointer(HostFn *x, Id value) {
   const Layout *l = &x->fp->layout[value];
   if (!layout_is_dense(&x->f->value.at[value], l))
@@ -222,7 +222,7 @@ static bool takes_iteration(const Call *c) {
   return false;
 }
 
-// What ranks exchange in the call is told as the layer's.
+// Messages name the layer for operations that ranks post in the call.
 static Str enter_layer(CallPrint *q) {
   HostFn *x = q->x;
   if (x->h->test || !x->h->exchanges[q->c->fn]) return NULL;
@@ -431,7 +431,7 @@ static void print_signature(HostFn *x, const Buf *locals) {
   if (locals->n) buf_write(b, locals->text, locals->n);
 }
 
-// An entry's results that are its arguments, or one another, have a place of their own in the call.
+// An entry's results that are its arguments, or one another, have a separate place in the call.
 static void copy_entry_results(HostFn *x) {
   for (uint32_t i = 0; x->entry != NENTRY && i < x->f->result.n; i++) {
     ResultPlace r = result_place(x->h->p, x->id, i);

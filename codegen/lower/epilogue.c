@@ -37,7 +37,7 @@ bool fuse_same_place(const Stmt *s, const Affine *a, const Affine *b) {
 
 // ---- forms
 
-// What the value was renamed from, or NONE.
+// The value that a statement renames as this one, or NONE.
 static Id renamed(const Module *m, const Fn *f, const Layout *l, Id value) {
   Id from = NONE;
   for (uint32_t i = 0; i < f->stmt.n; i++) {
@@ -240,7 +240,7 @@ static bool writes_own(const Fuse *u, uint32_t stmt) {
   return has_own_storage(u, value) && is_made_once(u, value);
 }
 
-// What the product's kernel reads too has its elements before the product and until the statement.
+// Whether a value that the product's kernel would read has its elements before the product, and until the statement.
 static bool is_there(const Fuse *u, Id value, uint32_t product, uint32_t use) {
   Id buffer = u->fp->layout[value].buffer;
   for (Id v = 0; v < u->f->value.n; v++)
@@ -306,7 +306,7 @@ static bool add_term(Fuse *u, Chain *c, Id *value) {
   return match_epilogue(u->m, u->f, u->fp->layout, c->stmt, c->n, NONE, &g) && g.act == ACT_NONE;
 }
 
-// The sum is all of a value of the type of computation, in memory of its own.
+// The sum is a whole value of the type of computation, and no view.
 static bool is_sum_alone(const Fuse *u, uint32_t product, GemmPlan *g) {
   const Stmt *z = &u->f->stmt.at[product];
   if (z->kind != ST_COMP || z->acc || !has_own_storage(u, z->lhs) || !is_made_once(u, z->lhs)) return false;

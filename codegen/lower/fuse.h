@@ -22,7 +22,7 @@ typedef struct Group {
   ScanPlan scan;
 } Group;
 
-// What a product's kernel computes from the sum: statements after the product, in the order of match_epilogue, and the
+// Statements that a product's kernel computes from the sum: those after the product, in the order of match_epilogue, and the
 // plan with them. n 0: nothing.
 typedef struct Epilogue {
   Id stmt[EPILOGUE_STMTS];
@@ -75,7 +75,7 @@ bool fuse_depends(const Fuse *u, const Stmt *t,
                   const Stmt *s); // s, the later one, must come after t
 bool fuse_touches(const Fuse *u, const Stmt *s, Id buffer);
 
-// scan.c: true if the statement is a running sum long enough for a pass of its own; fills *p
+// scan.c: true if the statement is a running sum long enough for a separate pass; fills *p
 bool match_scan(const Fuse *u, const Stmt *s, ScanPlan *p);
 
 // group.c: which statements share a kernel

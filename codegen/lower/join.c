@@ -28,7 +28,7 @@ static void read_subs(const Module *m, Id read, Id *sub) {
 
 static void drop_all(Join *j) { memset(j->drop, true, sizeof j->drop); }
 
-// What t touches at `ts` and s at `ss` must be the same element's grid point. Of what both only
+// Accesses of t at `ts` and s at `ss` must be at the same element's grid point. Of what both only
 // read (siblings), a dimension that does not occur says nothing.
 static void constrain(Join *j, const Id *ts, const Id *ss, uint32_t rank) {
   const Module *m = j->u->m;

@@ -7,7 +7,7 @@
 
 // Where an element of a value lies: buffer + offset + sum of subscript * stride, in elements. A view
 // (a statement that only renames elements, such as q[b, t, h, e] = qkv[b, t, 0, h, e]) has the
-// buffer of what it views and no storage of its own.
+// buffer of the value that it views, and no storage.
 typedef struct Layout {
   Id buffer; // the value that owns the storage; itself where it is no view
   int64_t offset;
@@ -15,7 +15,7 @@ typedef struct Layout {
   bool internal; // lives inside one kernel (registers, or a row on its stack): no storage in the frame
 } Layout;
 
-// Storage of its own, row-major.
+// Storage that is no view, row-major.
 Layout layout_own(const Fn *f, Id v);
 
 typedef enum KernelKind {
@@ -150,7 +150,7 @@ DtSpan chunk_span(const Module *m, uint32_t chunk, ChunkPart maker, uint32_t of)
 int64_t chunk_slot_bytes(const Module *m, uint32_t chunk, DtSpan span);
 int64_t chunk_sent_bytes(const Module *m, uint32_t chunk, ChunkPart part);
 int64_t chunk_cost(const struct Plan *p, Id fn);
-// What a chunk's function sends, "activations x", and where that is computed, or NULL; NULL: nothing.
+// The name of a chunk's message, "activations x", and where it is computed, or NULL; NULL: nothing.
 Str chunk_message(const Module *m, uint32_t chunk, ChunkPart part, Str *source);
 
 // What the options say of data parallelism; runtime/program.h has the same fields.

@@ -91,7 +91,7 @@ static void check_read(const Module *m, Id read, void *ctx) {
     p->same = false;
 }
 
-// What s reads of the nest's statements, and writes where they do, is at the same point.
+// Whether s reads results of the nest's statements, and writes where they do, at the same point only.
 static bool at_same_point(Build *b, const Nest *n, const NestStmt *ns) {
   const Stmt *s = stmt_of(b, ns);
   uint32_t rank = b->u->f->value.at[s->lhs].rank;
@@ -435,7 +435,7 @@ static void arguments(Build *b) {
     double touched = t.most[k->arg.at[i]] * dtype_size(v->type);
     k->bytes += touched < value_bytes(v) ? touched : value_bytes(v);
   }
-  // What is added to is read as well.
+  // A value that is added to is read as well.
   for (uint32_t i = 0; i < b->g->member.n; i++) {
     const Stmt *s = &b->u->f->stmt.at[b->g->member.at[i].stmt];
     const Value *v = &b->u->f->value.at[s->lhs];

@@ -300,7 +300,7 @@ static bool subscripts_are_bare(const Module *m, const Id *sub, uint32_t rank) {
 typedef struct AliasRead {
   const Layout *layout;
   Id value;
-  bool found, bare; // bare: not through a view, and each subscript an index of its own
+  bool found, bare; // bare: not through a view, and each subscript a different index
 } AliasRead;
 
 static void visit_alias_read(const Module *m, Id read, void *ctx) {

@@ -152,7 +152,7 @@ static void swap_operands(Product *p, GemmPlan *g) {
   g->b_offset = offset;
 }
 
-// What is left of each class becomes a loop around the product: batches first, sums innermost, so
+// The indices that are left of each class become loops around the product: batches first, sums innermost, so
 // that an element of c is finished before the next is begun.
 static bool loops_around(Product *p, GemmPlan *g) {
   g->nbatch = 0;

@@ -136,7 +136,7 @@ static bool names_fit(const Plan *p, Buf *why) {
   return true;
 }
 
-// What the program calls has kernels.
+// Functions that the program calls have kernels.
 static bool entries_fit(const Plan *p, Buf *why) {
   const Module *m = p->m;
   bool *called = NEWN(m->arena, bool, m->fn.n + 1);

@@ -262,7 +262,7 @@ static void declare(Printer *p, Id value) {
   put_type(p, v);
 }
 
-// A line of its own for a local whose type can't be told from its statement.
+// A separate line for a local whose type does not follow from its statement.
 static void declare_line(Printer *p, Id value) {
   if (!p->declared || value >= p->f->value.n || p->declared[value]) return;
   put(p, "  ");

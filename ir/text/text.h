@@ -29,7 +29,7 @@ void ir_print_name(Str name, Buf *b);
 void ir_print_string(Str s, Buf *b);
 // Appends a real so that it parses back to the same bits, as short as that allows.
 void ir_print_real(double v, Buf *b);
-// Words with a meaning of their own wherever a name may stand.
+// Words that have a meaning wherever a name may stand.
 bool ir_reserved(const char *word);
 
 typedef enum FieldKind {

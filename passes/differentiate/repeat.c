@@ -63,7 +63,7 @@ static void body_arguments(Body *b, const Diff *caller, const bool *varied) {
 
 static void set_defined(Id v, void *ctx) { ((bool *)ctx)[v] = true; }
 
-// What nothing is added to, as for a parameter under stop_gradient, is no argument of the backward pass.
+// A gradient that nothing is added to, as for a parameter under stop_gradient, is no argument of the backward pass.
 static void forget_unwritten(Body *b) {
   const Fn *f = fn_of(&b->d);
   bool *written = NEWN(b->d.m->arena, bool, f->value.n + 1);
@@ -82,7 +82,7 @@ static void differentiate_body(Body *b) {
     Id v = fn_of(d)->arg.at[i];
     if (!d->varied[v] || b->call->arg[i].mode != ACT_CARRY) continue;
     Id dv = adjoint_value(d, v);
-    if (fn_of(d)->value.at[dv].role != ROLE_LOCAL || listed(b->back, i, dv)) { // storage of its own
+    if (fn_of(d)->value.at[dv].role != ROLE_LOCAL || listed(b->back, i, dv)) { // it needs storage
       Id copy = new_adjoint(d, v);
       fn_copy_stmt(m, fn_of(d), copy, dv, fn_of(d)->loc);
       dv = copy;
@@ -136,8 +136,8 @@ static bool renames_elements(const Module *m, const Stmt *s) {
   return true;
 }
 
-// What is only another name for elements of a value is not saved, but named again in the backward
-// pass. The statements move to the head of the backward part; what they read crosses in their
+// A value that only renames elements of another is not saved, but named again in the backward
+// pass. The statements move to the head of the backward part; the values that they read cross in their
 // place.
 static void rename_again(Body *b) {
   Module *m = b->d.m;

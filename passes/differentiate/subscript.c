@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-// Of an int expression in 64 bits. What is no arithmetic on indices and constants counts as 0.
+// Of an int expression in 64 bits. Any other operand than arithmetic on indices and constants counts as 0.
 typedef struct Wide {
   double lo, hi;
 } Wide;

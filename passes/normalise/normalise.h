@@ -16,7 +16,7 @@ static inline uint32_t all_set(const Stmt *s) { return (uint32_t)((1ull << s->ni
 double normal_points(const Stmt *s, uint32_t set); // product of the extents
 
 // A new statement `name[i in free] = red(j in bound: body)`, body in the indices of n->s; returns a
-// read of it there. What an earlier one computed is not computed again.
+// read of it there. A value that an earlier one computed is not computed again.
 Id normal_value(Norm *n, Str name, uint32_t free, Red red, uint32_t bound, Id body);
 // The same in another type than is computed in, where the body is real.
 Id normal_operand(Norm *n, Str name, Dtype real, uint32_t free, Red red, uint32_t bound, Id body);

@@ -98,7 +98,7 @@ static uint32_t gather_into(Norm *n, Product *p, uint32_t at) {
 }
 
 // where(c, e, 0) as factors. The guard goes to one that has all of its indices, with all factors
-// that have no others. What is left must be in range without it, and may be infinite or NaN where
+// that have no others. The factors that are left must be in range without it, and may be infinite or NaN where
 // it does not hold: 0 times that is NaN, and then the product is `weak`.
 static void guarded(Norm *n, Product *p, Id c, Id e) {
   Module *m = n->m;

@@ -176,7 +176,7 @@ static void test(Id v, void *ctx) {
   w->any |= w->value[v];
 }
 
-// What the results need is forward, all else backward. Forward statements are put first: returns
+// Statements that the results need are forward, all others backward. Forward statements are put first: returns
 // how many there are.
 static uint32_t part_phases(Cut *c) {
   Fn *f = cut_fn(c);

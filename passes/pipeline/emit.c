@@ -275,13 +275,13 @@ static void add_chunk_pieces(const Needs *n, uint32_t k) {
       anywhere |= set_meets(&n->use, v, 0, n->c->nchunk);
       if (set_has(&n->use, v, k)) PUSH(m->arena, chunk->piece, (Piece){p, h->first, h->count});
     }
-    // What nothing reads is kept by the first chunk: it is saved, and may decay.
+    // A parameter that nothing reads is kept by the first chunk: it is saved, and may decay.
     int64_t all = m->param.at[p].nstack ? m->param.at[p].extent[0] : 1;
     if (!anywhere && k == 0) PUSH(m->arena, chunk->piece, (Piece){p, 0, all});
   }
 }
 
-// What several chunks hold they sum, so it must be the same part.
+// Chunks sum the gradient of a parameter that several hold, so they must hold the same part.
 static bool check_shared(const Module *m) {
   for (uint32_t k = 0; k < m->chunk.n; k++)
     for (uint32_t i = 0; i < m->chunk.at[k].piece.n; i++)

@@ -160,7 +160,7 @@ static void insert_start(Cut *c, uint32_t at, Id to, Id from, Task t) {
   c->task.at[at] = t;
 }
 
-// Where a chunk adds to what a later one has begun, it adds to a value of its own that starts as
+// Where a chunk adds to what a later one has begun, it adds to a new value that starts as
 // the other's: the order of additions is that of the uncut function.
 static void part_accumulator(Cut *c, Id v) {
   Rename r = {v, v};

@@ -157,8 +157,8 @@ static bool *mentioned(Module *m, const Fn *g) {
   return used;
 }
 
-// Arguments that the function does not mention are dropped, but for carried ones. What nothing is
-// added to in either half stays zero by the first.
+// Arguments that the function does not mention are dropped, but for carried ones. A value that
+// neither half adds to stays zero by the first.
 static void drop_unused(Parts *p, const Call *call, Id fn, bool weights) {
   Module *m = p->m;
   Fn *g = &m->fn.at[fn];
@@ -354,7 +354,7 @@ static Id part_inside(Module *m, Id fn, uint64_t sums, Parts **known) {
     stmt_writes(m, s, test, &x);
     if (!x.any) continue;
     if (s->kind == ST_REPEAT) {
-      // What it adds to for later statements alone is its own use of it, not theirs.
+      // An argument that it adds to for later statements alone counts as its use, not theirs.
       parts[i] = parts_of_repeat(m, s->call, wanted, known);
       any |= parts[i] != NULL;
     }

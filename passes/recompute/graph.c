@@ -1,4 +1,4 @@
-// What the backward function of a layer needs of the forward one, as values and steps.
+// A layer's forward function as values and steps, with those that its backward function needs.
 //
 // A step is a statement, or all statements that add to one accumulator. Arguments that both functions get are at hand: they
 // are no values of the graph.
@@ -54,7 +54,7 @@ static void note_read(Id v, void *ctx) {
   PUSH(g->m->arena, g->read, v);
 }
 
-// What a selective choice does not run again: products of matrices, with them the layers inside, and sums over ranks.
+// Statements that a selective choice does not run again: products of matrices, with them the layers inside, and sums over ranks.
 static bool is_dear(const Module *m, const Stmt *s) {
   if (s->kind == ST_REPEAT) return true;
   if (s->kind == ST_COLL) return coll_reduces(s->coll);

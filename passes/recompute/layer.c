@@ -302,7 +302,7 @@ static bool says_same(Again *x, const Stmt *s, const Stmt *t) {
   return true;
 }
 
-// What the backward function computes again already, as another name for elements, is not computed twice.
+// A value that the backward function names again already, since it only renames elements, is not computed twice.
 static void note_same(Again *x, const Stmt *s) {
   Layer *l = x->l;
   for (uint32_t i = 0; !s->call && i < l->nstmt; i++) {

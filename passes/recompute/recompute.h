@@ -34,7 +34,7 @@ typedef VEC(Layer *) Layers;
 void layers_find(Module *m, Layer *outer, Id in_forward, Id in_backward, Layers *to);
 // The argument of the backward function that is value v of the forward one: passed on where that is an argument, else saved.
 Id layer_cross(Layer *l, Id v);
-// What the forward function's reader of v reads in place of it: the saved copy of a carried argument.
+// The value that readers of v in the forward function read in place of it: the saved copy of a carried argument.
 Id layer_saved(const Layer *l, Id v);
 bool layer_is_passed(const Layer *l, Id v); // an argument that is the same, or of the same iteration, in both passes
 // Runs steps again in the backward function, each before its first reader, and saves what they read. Then drops what

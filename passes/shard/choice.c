@@ -29,7 +29,7 @@ typedef struct Ways {
   const Fn *f;
   const Stmt *s;
   const Body *body;
-  ShardAsk ask; // with types of its own
+  ShardAsk ask; // with other types
   Shard *type;
 } Ways;
 
@@ -108,7 +108,7 @@ static bool out_goes(const Ways *w, uint32_t k, Shard made) {
   return true;
 }
 
-// What is reduced on the outer factor here and on the inner one there takes a collective more: both
+// A sum that is reduced on the outer factor here and on the inner one there takes one more collective: both
 // at once are one.
 static bool is_apart(const Ways *w, Shard made) {
   if (w->z->outer == NONE) return false;
@@ -597,7 +597,7 @@ static uint32_t sequence_dim(const Sharder *z, const Level *l, const Var *v) {
   return MAX_RANK;
 }
 
-// What a stack carries is whole on a model axis, or cut along the sequence where that is asked for.
+// Carried values of a stack are whole on a model axis, or cut along the sequence where that is asked for.
 // (A cut along its features saves a reduction once, and doubles their number in every layer.) What
 // all its layers read, but for parameters, is whole or cut along the sequence, and what they add to
 // is that or partial.

@@ -2,7 +2,7 @@
 // each statement; a bare subscript joins its dimension and its index, a group its dimension and its
 // first index that counts, a call what it passes. The classes of the data's leading dimension are
 // the batch, those of a token's position and of attention's queries and keys the sequence. Within
-// an intrinsic, classes of its own statements alone tell queries from keys.
+// an intrinsic, only the classes of the intrinsic's statements distinguish queries from keys.
 #include "ir/intrinsic.h"
 #include "passes/shard/shard.h"
 

@@ -479,7 +479,7 @@ static void keep_as(Emit *e, Id slot, const Shard *type) {
   keep_extras(e, slot, e->kept[slot].shard);
 }
 
-// Of the layouts at hand, the one that suits what comes later best, then the smallest. What was
+// Of the layouts at hand, the one that suits what comes later best, then the smallest. A value that was
 // gathered along the sequence is kept as the share that it was gathered from, and gathered again
 // (Korthikanti et al., 2022, section 4.2.2): a rank would hold n times as much of every layer.
 static Id keep_version(Emit *e, Id slot) {

@@ -94,7 +94,7 @@ static Id new_whole(Module *m, Fn *f, Id v, const char *what, uint32_t axis, Sha
   return to;
 }
 
-// What the body reads of v it reads of the whole, which is gathered first.
+// The body reads v from the whole, which is gathered first.
 static void take_share(Module *m, Fn *f, Id v, uint32_t axis, Shard share) {
   Renamed r = {f, v, new_whole(m, f, v, "whole", axis, share)};
   for (uint32_t i = 0; i < f->stmt.n; i++)
@@ -106,7 +106,7 @@ static void take_share(Module *m, Fn *f, Id v, uint32_t axis, Shard share) {
   f->stmt.at[0] = s;
 }
 
-// What the body adds to v it adds to a part, which is reduced and scattered last.
+// The body adds to a partial sum in place of v, which is reduced and scattered last.
 static void give_share(Module *m, Fn *f, Id v, uint32_t axis, Shard share) {
   Id part = new_whole(m, f, v, "part", axis, share);
   for (uint32_t i = 0; i < f->stmt.n; i++)

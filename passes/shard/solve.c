@@ -279,7 +279,7 @@ static bool agree_home(Search *s, Id slot, uint32_t type, Cost *cost) {
          (!has_no_layout(s, q->partner) || narrow(s, q->partner, 1u << home, cost));
 }
 
-// What is left partial in a gradient is reduced once a step.
+// A gradient that is left partial is reduced once a step.
 static int64_t step_traffic(const Search *s, Id slot, uint32_t type) {
   const Train *t = &s->z->m->train;
   int64_t times = t->microbatch > 0 && t->batch > t->microbatch ? t->batch / t->microbatch : 1;

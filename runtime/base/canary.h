@@ -21,9 +21,9 @@ static inline int64_t dt_written(const void *p, int64_t bytes) {
   return bytes;
 }
 
-// The pattern of memory that begins with it; or with `zeros`, of zeros that are numbers of so many bytes. Zeros are written
-// as negative ones: equal to zero in all that is computed of them, and no sum that they enter with anything but another of
-// them is one.
+// Fills memory with the pattern that shows which bytes were written. With `zeros` the memory holds numbers of `zeros` bytes
+// that begin as 0: they are written as negative zeros. Arithmetic takes these for 0, and a sum is a negative zero only where
+// all of its terms are.
 static inline void dt_fill_pattern(void *p, int64_t bytes, int zeros) {
   unsigned char *c = p;
   memset(c, zeros ? 0 : DT_CANARY, (size_t)bytes);

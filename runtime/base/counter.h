@@ -44,7 +44,7 @@ static inline void dt_counter_ring(DtCounter *c) {
   if (atomic_load(&c->sleepers)) dt_counter_wake(c);
 }
 
-// Sleeps until the counter is other than `seen`, or so many nanoseconds have passed, or for no
+// Sleeps until the counter is other than `seen`, or that number of nanoseconds has passed, or for no
 // reason.
 static inline void dt_counter_nap(DtCounter *c, uint64_t seen, int64_t nanoseconds) {
   struct timespec t = {nanoseconds / 1000000000, nanoseconds % 1000000000};

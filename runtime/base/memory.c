@@ -49,7 +49,7 @@ typedef struct Region {
   int64_t bytes;
   bool training; // only a run that takes steps needs it (masters: or one that exports them)
   const char *name;
-  int zeros; // it starts as numbers of so many bytes that are 0; 0: nothing of it is read before it is written
+  int zeros; // bytes of each number, all of which are 0 at the start; 0: nothing of it is read before it is written
   bool host; // memory of the host
 } Region;
 enum { MOST_REGIONS = 20 + DT_MOST_IN_FLIGHT * (1 + DT_MAX_DATA) };
@@ -108,7 +108,7 @@ static int list_regions(DtRun *r, Region list[MOST_REGIONS]) {
   return n;
 }
 
-// What all ranks of this machine need, or will soon, must fit: none is to be killed hours later.
+// The memory that all ranks of this machine need, or will soon, must fit: none is to be killed hours later.
 static int check_fits(const DtRun *r, int64_t need, DtError *e) {
   const char *who;
   int64_t have = dt_device_memory(dt_world.local_size > 1 ? dt_world.local_size : 1, &who);

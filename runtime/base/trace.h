@@ -33,8 +33,8 @@ static inline const char *dt_activity_now(void) {
   return __atomic_load_n(&dt_activity, __ATOMIC_RELAXED);
 }
 
-// What is recorded from here on is the second of two microbatches in flight, 1, which has a row of
-// its own; or all else, 0.
+// 1: records from here on are those of the second of two microbatches in flight, which has a separate
+// row. 0: all else.
 void dt_trace_row(int row);
 
 // An operation of the communication thread. Strings live forever; `what` and `source` may be NULL,

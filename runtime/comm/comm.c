@@ -275,17 +275,17 @@ static DtTicket post(const DtOp *op) {
     fprintf(stderr, "train: error: %s before ranks are connected\n", dt_op_name[op->kind]);
     exit(DT_EXIT_BUG);
   }
-  DtOp told = *op;
-  told.step = dt_comm_at_step();
-  told.micro = comm.micro;
-  if (!op->control && !dt_rehearsing) told.after = dt_linked(op) ? dt_link_point() : dt_device_record();
-  told.posted = dt_tracing ? dt_nanoseconds() : 0;
-  if (told.note.layer < 0) told.note.layer = comm.layer;
-  if (dt_rehearsing) return dt_rehearse_post(&told);
-  if (op->kind == DT_OP_RECV) return dt_receive_post(&told);
+  DtOp posted = *op;
+  posted.step = dt_comm_at_step();
+  posted.micro = comm.micro;
+  if (!op->control && !dt_rehearsing) posted.after = dt_linked(op) ? dt_link_point() : dt_device_record();
+  posted.posted = dt_tracing ? dt_nanoseconds() : 0;
+  if (posted.note.layer < 0) posted.note.layer = comm.layer;
+  if (dt_rehearsing) return dt_rehearse_post(&posted);
+  if (op->kind == DT_OP_RECV) return dt_receive_post(&posted);
   DtTicket t = dt_counter_get(&comm.posted) + 1;
   if (t > RING) dt_wait(t - RING);
-  comm.op[t % RING] = told;
+  comm.op[t % RING] = posted;
   dt_counter_set(&comm.posted, t);
   dt_counter_ring(comm.bell);
   return t;

@@ -67,7 +67,7 @@ typedef struct DtReceive {
 // How ranks are connected. Called by the communication thread, but for close, bytes and used. Any but
 // run, look, receive, expect, patience, bytes and used may be NULL.
 typedef struct DtTransport {
-  const char *opens;           // what open waits in for the others, "MPI_Init"; NULL: for nobody
+  const char *opens;           // the call in which open waits for the others, "MPI_Init"; NULL: it does not wait
   int (*open)(DtError *e);     // before all else
   DtCounter *(*bell)(void);    // rung when something has come for a receive; NULL: ask for that
   void (*run)(const DtOp *op); // returns when the operation is complete here; ends the thread where
@@ -76,7 +76,7 @@ typedef struct DtTransport {
   bool (*receive)(DtReceive *r); // takes what is there, without waiting: whether that is all. Those
                                  // from one rank are called in their order, one after another.
   void (*expect)(const DtOp *op); // when nothing runs: the steps wait for it; NULL: no more
-  // Devices are at this operation, and since it began there (`begun`) or its members met so many seconds have passed:
+  // Devices are at this operation, and `seconds` have passed since it began there (`begun`) or its members met:
   // tells the others, and ends the process where a member is lost, or late. NULL: none is under way.
   void (*watch)(const DtOp *op, bool begun, double seconds);
   // They have waited so long for it: ends the process where the sender is lost.
@@ -149,20 +149,20 @@ bool dt_receive_all(void);
 void dt_receive_rest(uint64_t rung, bool left);
 void dt_receive_leave(void); // something else is to be done
 
-// runtime/comm/fault.c: says what this rank was at, and why it cannot go on; ends the process.
+// runtime/comm/fault.c: reports this rank's operation, and why it cannot go on; ends the process.
 _Noreturn void dt_comm_end(int status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 // "all_reduce of wte.weight (1024 bytes over dp: ranks 0 2), step 3, gpt2.dt:14"
 void dt_op_text(char *text, size_t n, const DtOp *op);
-// Milliseconds between those words and the end: on several machines the launcher ends all ranks
-// when the first has gone, and others that find out at about the same time are to have their say.
+// Milliseconds between that message and the end: on several machines the launcher ends all ranks
+// when the first has gone, and others that find the fault at about the same time must report it, too.
 extern int dt_comm_linger_ms;
 void dt_comm_rest(void); // for that long
 // Members at different operations differ in this. Send and receive are one.
 uint64_t dt_op_hash(const DtOp *op);
 
-// What a rank is at, in words of its own: other processes do not have its strings. Written without
-// a lock and read only to be told to people.
+// The operation that a rank is at, as text, since other processes do not have its strings. Written without
+// a lock, and used in messages only.
 typedef struct DtDoing {
   int kind; // DtOpKind, or -1: nothing
   int64_t layer, bytes, step, micro;

@@ -1,4 +1,4 @@
-// What an operation is, in words and as a number, and the last words of a rank that cannot go on.
+// An operation as text and as a hash, and the last message of a rank that cannot go on.
 #define _GNU_SOURCE
 #include "runtime/comm/comm_op.h"
 
@@ -126,7 +126,7 @@ void dt_comm_rest(void) {
 }
 
 void dt_comm_end(int status, const char *format, ...) {
-  // One write, so that what the ranks say does not mix.
+  // One write, so that messages of ranks do not mix.
   char line[3000];
   Text t = {line, 0, sizeof line - 1};
   add(&t, "train: rank %d: error: ", dt_world.rank);

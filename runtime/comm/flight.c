@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
-// The sanitizers are told of every change of stacks.
+// The sanitizers must know of every change of stacks.
 #if defined(__has_feature)
 #define HAS(x) __has_feature(x)
 #else
@@ -126,7 +126,7 @@ static void second(void) {
   setcontext(&flight.side[0].at);
 }
 
-// A function of its own: getcontext may return twice, and what else is in registers is lost then.
+// A separate function: getcontext may return twice, and values in registers are lost then.
 static void prepare(ucontext_t *at) {
   getcontext(at);
   at->uc_stack.ss_sp = flight.stack + GUARD;

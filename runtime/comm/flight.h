@@ -19,8 +19,8 @@ int dt_flight_open(DtError *e);
 void dt_flight_close(void);
 
 // Calls the entry for microbatch `micro` of the step and for the one after it, and returns when both
-// have. The calls share no frame, result or data. `name` is told of the second one in the profile, on
-// a row of its own.
+// have. The calls share no frame, result or data. In the profile the second one is `name`, on
+// a separate row.
 void dt_flight_run(DtEntry *entry, const char *name, const DtCall *first, const DtCall *after,
                    int64_t micro);
 

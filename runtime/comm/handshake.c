@@ -1,5 +1,5 @@
-// What all ranks must have in common before the first step, and how a failure of any of them
-// becomes everybody's.
+// Comparison of settings, data and state that all ranks must have in common before the first step, and agreement
+// on failures: one of any rank is one of all.
 #include "runtime/files/json.h"
 #include "runtime/control.h"
 #include "runtime/device.h"
@@ -22,7 +22,7 @@ __attribute__((format(printf, 2, 3))) static void line(Text *t, const char *form
   if (n > 0 && t->n + (size_t)n < sizeof t->text) t->n += (size_t)n;
 }
 
-// Files that differ are told by name, or by its end; names may be other ones on each machine.
+// Files that differ are named, or the end of the name is given; names may be other ones on each machine.
 static void data_lines(Text *t, const char *what, const DtDataset *d) {
   enum { SHOWN = 120 };
   const DtProgram *p = d->program;
@@ -91,7 +91,7 @@ int dt_handshake_state(const DtRun *r, DtError *e) {
 int dt_agree_on(DtError *e) {
   int mine = e->status, status = dt_agree(mine), me = 1 + dt_world.rank;
   if (!status) return 0;
-  // Of all that failed, the first rank that knows why tells it: where this was agreed on before,
+  // Of all ranks that failed, the first one that has the reason reports it: where this was agreed on before,
   // all have the status, and one has the text.
   int who = dt_agree(mine == status && e->text[0] ? me : 0);
   if (who != me) e->text[0] = 0;

@@ -1,6 +1,6 @@
 // Operations on arrays of the device that devices carry out (runtime/device/links.h). The host's transport stays the one by
-// which ranks meet: it sees that members mean the same operation, and who is lost or late; it carries the id of a link, with
-// the first operation of a group, and with the first message from one rank to another.
+// which ranks meet: it checks that members post the same operation, and finds ranks that are lost or late. It carries the
+// id of a link with the first operation of a group, and with the first message from one rank to another.
 //
 // The host waits for the operation to be enqueued, not for the device. Those that are enqueued are watched until they end.
 #include "runtime/device/links.h"

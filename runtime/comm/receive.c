@@ -30,7 +30,7 @@ static struct {
   // The communication thread's own: those under way, in order.
   uint64_t taken, open[MOST];
   int nopen;
-  uint64_t expected; // told to the transport, or 0
+  uint64_t expected; // the transport knows of it; or 0
   int64_t looked, waited, looks;
 } rx;
 
@@ -99,7 +99,7 @@ static bool is_next(const DtReceive *r, int n) {
 static void go_on(DtReceive *r, uint64_t i) {
   const DtOp *outer = dt_comm_current();
   int64_t there = r->there;
-  dt_comm_at(&r->op); // for what is said where ranks disagree
+  dt_comm_at(&r->op); // for messages where ranks disagree
   r->whole = dt_linked(&r->op) ? dt_link_receive(r) : rx.transport->receive(r);
   dt_comm_at(outer);
   bool begins = r->whole || r->there != there || atomic_load(&rx.needed) == i;
@@ -145,7 +145,7 @@ static void tell(uint64_t i) {
   rx.transport->expect(op);
 }
 
-// What the steps wait for is what this rank is at, where it does nothing else.
+// Where a rank does nothing else, messages name the receive that its steps wait for.
 static void expect(void) {
   uint64_t i = atomic_load(&rx.needed);
   if (i && (is_complete(i) || i > rx.taken)) i = 0;

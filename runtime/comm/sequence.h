@@ -1,4 +1,4 @@
-// What ranks say to one another, in the order in which they post it, and whether that fits
+// Operations of ranks in the order in which they post them, and whether those of all ranks fit
 // together.
 #ifndef DTC_RUNTIME_SEQUENCE_H
 #define DTC_RUNTIME_SEQUENCE_H
@@ -14,13 +14,13 @@ typedef enum DtTurnKind {
 } DtTurnKind;
 
 typedef struct DtTurn {
-  uint64_t hash;   // of what those who take part must say alike (dt_op_hash)
+  uint64_t hash;   // of the fields on which its members must agree (dt_op_hash)
   int64_t receive; // RECV, WAIT: which of the rank's receives, from 1
   int32_t kind;    // DtTurnKind
   int32_t peer;    // SEND, RECV, WAIT: number of the other rank
 } DtTurn;
 
-// Two ranks that cannot go on, and in what: turn `at` of rank `who`, or that it has finished (-1).
+// Two ranks that cannot go on, each with its turn: turn `at` of rank `who`; -1: it has finished.
 typedef struct DtStuck {
   const char *what; // "two ranks differ in their next operation"
   int who[2];
@@ -28,7 +28,7 @@ typedef struct DtStuck {
 } DtStuck;
 
 // Runs n[r] turns of each of `ranks` ranks, all of them blocking but for receives: sends and
-// receives of a pair match in their order, and nobody waits for ever. False, with the reason: the
+// receives of a pair match in their order, and no rank waits for ever. False, with the reason: the
 // ranks differ, wait in a circle, wait for one that has finished, or there is no memory (both
 // ranks -1).
 bool dt_turns_run(const DtTurn *const *turn, const int64_t *n, int ranks, DtStuck *stuck);

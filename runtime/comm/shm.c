@@ -72,7 +72,7 @@ int dt_shm_map(int fd, int size, DtError *e) {
   dt_shm.bytes = at.end;
   if (!dt_shm.head->magic) {
     dt_shm.head->size = size;
-    // What is told of a rank that is lost before it has joined.
+    // For messages about a rank that is lost before it has joined.
     for (int r = 0; r < size; r++)
       dt_shm.rank[r].doing = (DtDoing){.kind = -1, .micro = -1, .activity = "starting"};
     dt_shm.head->magic = MAGIC;

@@ -6,8 +6,8 @@
 #include <string.h>
 
 enum {
-  SMALL = 16 << 10, // an all-reduce up to here is one round: everybody adds everything
-  LANE = 16         // pieces of a slot begin at multiples of so many elements
+  SMALL = 16 << 10, // an all-reduce up to here is one round: each rank adds everything
+  LANE = 16         // pieces of a slot begin at multiples of it, in elements
 };
 
 // Which readers a slot of this rank waits for before it is filled again.
@@ -103,8 +103,8 @@ static void end(int64_t rounds) {
   rounds_done[id] += (uint64_t)rounds;
   ops_done[id]++;
   dt_counter_set(&now.mine->reduced, rounds_done[id]);
-  // Who staged or took nothing has: but nothing new is told of an operation, since others may still
-  // read what this rank told of one before.
+  // A rank that staged or took nothing is done, too. But it publishes nothing new of an operation, since
+  // others may still read its record of the one before.
   if (dt_counter_get(&now.mine->staged) != rounds_done[id])
     dt_counter_set(&now.mine->staged, rounds_done[id]);
   if (dt_counter_get(&now.mine->taken) != rounds_done[id]) taken(rounds - 1);
@@ -367,7 +367,7 @@ bool dt_shm_receive(DtReceive *r) {
   return true;
 }
 
-// ---- Operations that devices carry out: members say what they post, and go on
+// ---- Operations that devices carry out: members compare what they post, and go on
 
 static uint64_t compared[DT_GROUPS][DT_LOCAL_RANKS]; // operations of each member that are as this one's
 

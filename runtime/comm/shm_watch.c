@@ -1,12 +1,12 @@
-// Waiting for ranks on this machine, and finding out which of them is to blame when it lasts.
+// Waiting for ranks on this machine, and finding the rank at fault when a wait lasts long.
 //
 // A rank is lost when its process ends: its line hangs up, unless it left first. It is silent when
 // its beat stands still, as that of a stopped process does. It is late when it beats but does not
 // come. Whoever finds out first writes the verdict for all, so that all name the same rank: one
-// that waits for a rank that waits for the stopped one follows the chain of who waits for whom.
+// that waits for a rank that waits for the stopped one follows the chain of waiting ranks.
 //
 // Time is counted in sleeps of this process, none longer than a few hundred milliseconds, not by
-// the clock: when all ranks are stopped and continued together nobody has been silent.
+// the clock: when all ranks are stopped and continued together none of them has been silent.
 #define _GNU_SOURCE
 #include "runtime/comm/shm.h"
 #include "runtime/base/signals.h"
@@ -147,7 +147,7 @@ void dt_shm_look(void) {
   pass_on_stop();
   int verdict = atomic_load(&dt_shm.head->verdict);
   if (!verdict) return;
-  // Outside operations this rank goes on until it would enter the next, to say which that is; but
+  // Outside operations this rank goes on until it would enter the next one, which it then reports; but
   // not for long.
   int64_t t = dt_nanoseconds();
   if (!doomed) doomed = t;
@@ -155,7 +155,7 @@ void dt_shm_look(void) {
 }
 
 // Whether any rank may be stopped: one whose beat stands still, which shows when it has for long
-// enough. Till then it cannot be told from one that is late, nor can those that wait for it.
+// enough. Until then it looks like a rank that is late, and so do those that wait for it.
 static bool any_still(void) {
   bool any = false;
   for (int r = 0; r < dt_shm.size; r++) {
@@ -221,7 +221,7 @@ static void await(DtCounter *c, uint64_t least, int rank, bool rings) {
     waited += slept;
     slept = 0;
     dt_shm_look();
-    // What a rank staged before it left stays; more does not come.
+    // Data that a rank staged before it left stays; more does not come.
     if (atomic_load(&dt_shm.rank[rank].state) == DT_RANK_LEFT && dt_counter_get(c) < least)
       end(DT_GONE, rank);
     be_patient(rank, (double)waited * 1e-9);
@@ -238,7 +238,7 @@ void dt_shm_expect(const DtOp *op) {
   atomic_store(&dt_shm.rank[dt_shm.me].waits_for, op ? op->g->rank[op->peer] + 1 : 0);
 }
 
-// What a rank staged before it left stays; more does not come.
+// Data that a rank staged before it left stays; more does not come.
 void dt_shm_patience(const DtReceive *r, double seconds) {
   int from = r->op.g->rank[r->op.peer];
   bool left = atomic_load(&dt_shm.rank[from].state) == DT_RANK_LEFT;

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 enum {
-  SMALL = 16 << 10,     // an all-reduce up to here is one exchange: everybody adds everything
+  SMALL = 16 << 10,     // an all-reduce up to here is one exchange: each rank adds everything
   BLOCK = 4 << 20,      // bytes of an array that a longer one handles at a time
   MESSAGE = 64 << 20,   // most of one message
   LANE = 16,            // elements that pieces of a block are a multiple of
@@ -28,7 +28,7 @@ enum {
   SHORT_SLEEP = 50000,  // nanoseconds; Open MPI makes progress only when it is looked at
   LONG_SLEEP = 1000000, // after LONG_LOOKS of the short ones
   LONG_LOOKS = 2000,
-  NOTICE_MS = 1500, // after a signal, a wait that lasts so long is told
+  NOTICE_MS = 1500, // after a signal, a longer wait is reported
   DOOMED_SECONDS = 2,
   WATCHED = 64, // members of an operation of devices that are named
   LINGER_MS = 1500 // others find out at about the same time: they look as often
@@ -436,7 +436,7 @@ static void run(const DtOp *o) {
 }
 
 // When nothing runs. A rank that is not needed just now may still be lost: this one goes on until
-// it waits for something, to say what that is; but not for long.
+// it waits for an operation, which it then reports; but not for long.
 static void look(void) {
   dt_beat_look();
   int silent = dt_beat_silent(dt_comm_limit() + DOOMED_SECONDS);

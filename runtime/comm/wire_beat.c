@@ -1,9 +1,9 @@
 // Signs of life between ranks on several machines. Every rank sends every other one a short message
 // now and then, by the thread that communicates: while it waits, and while it has nothing to do.
-// One from which none comes any more does not run. A rank's last message says that it leaves.
+// A rank that sends no more messages does not run. A rank's last message says that it leaves.
 //
 // Time is counted in looks of this process, none longer than a few hundred milliseconds, not by the
-// clock: when all ranks are stopped and continued together nobody has been silent.
+// clock: when all ranks are stopped and continued together none of them has been silent.
 #define _GNU_SOURCE
 #include "runtime/comm/wire.h"
 
@@ -32,9 +32,9 @@ static struct {
   Sign *in;     // [n], where the next one of each rank goes
   Sign *out;    // [n], under way
   Sign *last;   // [n], that came
-  bool *sending, *receiving, *told; // told: that this rank leaves
+  bool *sending, *receiving, *informed; // informed: that this rank leaves
   double *still; // [n], seconds since the last one
-  double *gone;  // [n], seconds since the one that said goodbye
+  double *gone;  // [n], seconds since the last message, which said that it leaves
   int64_t looked, sent;
   Sign mine;
 } beat;
@@ -51,12 +51,12 @@ static void expect(int rank) {
   beat.receiving[rank] = true;
 }
 
-// Sends to all to whom the one before is on its way, and who still listen.
+// Sends to all ranks that still listen, unless the message before is still on its way.
 static void send_all(void) {
   for (int r = 0; r < beat.n; r++) {
-    if (r == dt_world.rank || beat.sending[r] || beat.told[r]) continue;
+    if (r == dt_world.rank || beat.sending[r] || beat.informed[r]) continue;
     beat.out[r] = beat.mine;
-    beat.told[r] = beat.mine.leaves;
+    beat.informed[r] = beat.mine.leaves;
     if (beat.mpi->send(request_out(r), r, &beat.out[r], sizeof(Sign), TAG)) broken();
     beat.sending[r] = true;
   }
@@ -145,10 +145,10 @@ int dt_beat_open(const DtMpi *mpi, int first_request, DtError *e) {
   beat.last = calloc(n, sizeof *beat.last);
   beat.sending = calloc(n, sizeof *beat.sending);
   beat.receiving = calloc(n, sizeof *beat.receiving);
-  beat.told = calloc(n, sizeof *beat.told);
+  beat.informed = calloc(n, sizeof *beat.informed);
   beat.still = calloc(n, sizeof *beat.still);
   beat.gone = calloc(n, sizeof *beat.gone);
-  if (!beat.in || !beat.out || !beat.last || !beat.sending || !beat.receiving || !beat.told ||
+  if (!beat.in || !beat.out || !beat.last || !beat.sending || !beat.receiving || !beat.informed ||
       !beat.still || !beat.gone)
     return dt_fail(e, DT_EXIT_OS, "no memory to watch %d ranks", beat.n);
   beat.mine.doing.kind = -1;
@@ -160,10 +160,10 @@ int dt_beat_open(const DtMpi *mpi, int first_request, DtError *e) {
   return 0;
 }
 
-// Whether anybody has not been told goodbye, or has not said it.
+// Whether some rank does not know that this one leaves, or has not left itself.
 static bool unfinished(void) {
   for (int r = 0; r < beat.n; r++)
-    if (r != dt_world.rank && (!beat.told[r] || beat.sending[r] || !beat.last[r].leaves))
+    if (r != dt_world.rank && (!beat.informed[r] || beat.sending[r] || !beat.last[r].leaves))
       return true;
   return false;
 }
@@ -181,7 +181,7 @@ int dt_beat_close(void) {
   free(beat.last);
   free(beat.sending);
   free(beat.receiving);
-  free(beat.told);
+  free(beat.informed);
   free(beat.still);
   free(beat.gone);
   return 0;

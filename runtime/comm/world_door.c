@@ -1,6 +1,6 @@
 // Where ranks that a launcher started on one machine find rank 0: a Unix socket in a folder that their user
 // alone may enter. A name that others can compute, as in the abstract namespace or right below /tmp, can
-// be taken first by any user, and nobody could tell why the ranks do not meet.
+// be taken first by any user, and then ranks would not meet for no visible reason.
 #define _GNU_SOURCE
 #include "runtime/files/file.h"
 #include "runtime/comm/world_start.h"
@@ -72,7 +72,7 @@ static bool try(int fd, const Place *p) {
   return connect(fd, (const struct sockaddr *)&p->address, sizeof p->address) == 0;
 }
 
-// Takes a name that nobody listens at: a rank 0 that was killed leaves it behind.
+// Takes a name at which no process listens: a rank 0 that was killed leaves it behind.
 static int listen_at(const Place *p) {
   int fd = new_socket(SOCK_NONBLOCK), probe = new_socket(0);
   bool taken = probe >= 0 && try(probe, p);

@@ -1,4 +1,4 @@
-// What launchers say in the environment.
+// Variables of launchers in the environment.
 #define _GNU_SOURCE
 #include "runtime/comm/world_start.h"
 
@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-// The number in a variable, or -1 where it is not set. What is no number is an error.
+// The number in a variable, or -1 where it is not set. Any other text than a number is an error.
 static int number(const char *name, DtError *e) {
   const char *text = getenv(name);
   if (!text || !*text) return -1;

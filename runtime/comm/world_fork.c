@@ -2,7 +2,7 @@
 //
 // Ranks are in the parent's process group. A signal from a terminal reaches all of them by itself;
 // one that is sent to the parent alone is put where ranks see it (dt_comm_stop_request), not sent
-// on, so that nobody gets it twice. They die with the parent.
+// on, so that no rank gets it twice. They die with the parent.
 #define _GNU_SOURCE
 #include "runtime/comm/shm.h"
 #include "runtime/base/signals.h"
@@ -60,7 +60,7 @@ static void collect(void) {
   }
 }
 
-// The status of the whole. A rank's own error tells more than that others lost it; and a run in
+// The status of the whole. A rank's error is more specific than the errors of others that lost it; and a run in
 // which a rank was killed is neither done nor stopped.
 static int verdict(void) {
   int own = 0, agreed = WIFEXITED(parent.status[0]) ? WEXITSTATUS(parent.status[0]) : 0;
@@ -99,7 +99,7 @@ static void on_stop(int number) {
   }
 }
 
-// Ranks find out who of them is silent while they wait for it; those that have ended do not.
+// Ranks find a silent rank while they wait for it; those that have ended do not.
 // `passed`: seconds since this was called, or less: time that all were stopped does not count.
 static void kill_silent(double passed) {
   for (int r = 0; r < parent.size; r++) {

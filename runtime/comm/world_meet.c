@@ -1,8 +1,8 @@
 // How ranks that a launcher started on one machine come to share memory.
 //
 // Rank 0 makes the memory and a pipe for each rank, and hands them out over a Unix socket
-// (runtime/comm/world_door.c): no port is opened. It hears all that come at once, so that a silent one delays
-// nobody; what is no rank of a dtc program is sent away.
+// (runtime/comm/world_door.c): no port is opened. It serves all connections at once, so that a silent one delays
+// no other; one that is no rank of a dtc program is closed.
 #define _GNU_SOURCE
 #include "runtime/comm/shm.h"
 #include "runtime/base/signals.h"
@@ -57,7 +57,7 @@ static struct {
   bool came[DT_LOCAL_RANKS];
   int memory, pipes[DT_LOCAL_RANKS][2];
   DtDoor door;
-  int guest[GUESTS], nguest; // connections that have not said who they are
+  int guest[GUESTS], nguest; // connections that have not sent their rank
 } host;
 
 // Sends the memory, the pipe's end to hold, and the ends to watch.
@@ -118,7 +118,7 @@ static int let_in(int fd, int rank, DtError *e) {
   return 0;
 }
 
-// A guest that can be read says who it is, or is sent away.
+// Reads a connection's rank, or closes it.
 static int hear(int i, DtError *e) {
   Hello h;
   int fd = host.guest[i], size = host.size;

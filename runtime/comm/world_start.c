@@ -39,7 +39,7 @@ static int connect(DtLaunch *l, int ranks, double timeout, const DtTransport **b
   return dt_wire_find(l->launcher, e);
 }
 
-// Open MPI's mpirun and torchrun, killed, leave their ranks behind: nobody would stop them.
+// Open MPI's mpirun and torchrun, killed, leave their ranks behind: nothing would stop them.
 static int launcher;
 
 int dt_comm_stop_request(void) {
@@ -57,7 +57,7 @@ int dt_comm_start(const DtProgram *p, int ranks, double timeout, DtError *e) {
   dt_world_set(p, l.rank, l.size, l.local_rank, l.local_size);
   if (l.size == 1) return 0;
   if (dt_comm_run(by, timeout, e)) return e->status;
-  dt_barrier(dt_group(DT_ALL_AXES)); // everybody is there
+  dt_barrier(dt_group(DT_ALL_AXES)); // all ranks are there
   return 0;
 }
 

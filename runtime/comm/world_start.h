@@ -1,4 +1,4 @@
-// Finding out who this process is, and connecting. Used by runtime/world*.c only.
+// Finding the number of this rank, and connecting. Used by runtime/world*.c only.
 #ifndef DTC_RUNTIME_WORLD_START_H
 #define DTC_RUNTIME_WORLD_START_H
 
@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-// What the environment says. launcher: "torchrun", ..., or NULL where it says nothing.
+// The launch, by the environment. launcher: "torchrun", ..., or NULL where the environment has none.
 typedef struct DtLaunch {
   const char *launcher;
   int rank, size, local_rank, local_size;
@@ -37,7 +37,7 @@ bool dt_same_user(int fd);            // whether a process of this user is at th
 // runtime/comm/world_meet.c: connects processes that a launcher started on this machine. `seconds`: how
 // long to wait for the others.
 int dt_world_meet(const DtLaunch *l, double seconds, DtError *e);
-// Lets the others know that this rank does not come: in no more than so many seconds.
+// Tells the others that this rank does not come, in no more than `seconds`.
 void dt_world_decline(const DtLaunch *l, double seconds);
 
 #endif

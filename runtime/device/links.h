@@ -1,7 +1,7 @@
 // How devices exchange arrays themselves, where the host's transports (runtime/comm/comm_op.h) do not reach their memory. A
 // link connects the members of a group, or one rank with one to which it sends. Operations of links are enqueued, as kernels
-// are, and run on the device beside those: one waits for what was called before it was posted, and what is called after
-// `follow` waits for it. The host waits for neither.
+// are, and run on the device beside those. An operation waits for kernels that were enqueued before it was posted; kernels that
+// are enqueued after `follow` wait for it. The host waits for neither.
 //
 // All functions but those of the thread that posts are called by the communication thread (`open`: before there is one at work).
 #ifndef DTC_RUNTIME_LINKS_H
@@ -21,7 +21,7 @@ typedef struct DtLinks {
   void (*make_id)(void *id);
   DtLink *(*join)(const void *id, int n, int me, bool pair); // pair: from member 0 to member 1
   bool (*joined)(DtLink *l);
-  // By the thread that posts: a point behind all that was called, for DtOp.after. One operation takes it.
+  // By the thread that posts: a point behind all that is enqueued, for DtOp.after. One operation takes it.
   DtMark (*point)(void);
   // Enqueues an operation of a group, or a send, whose receiver is member 1. Calls idle() while it needs more time.
   DtMark (*run)(DtLink *l, const DtOp *op, void (*idle)(void));
@@ -30,14 +30,14 @@ typedef struct DtLinks {
   DtMark (*received)(DtLink *l);
   // A mark is good until it was seen to have ended.
   DtLinkState (*state)(DtMark mark);
-  // By the thread that posts: it waits from here on; and what it calls later comes after the mark.
+  // By the thread that posts: its kernels wait from here on (`wait`), until the mark has ended (`follow`).
   void (*wait)(void);
   void (*follow)(DtMark mark);
-  const char *(*failed)(void); // why nothing that is exchanged may be trusted any more, or NULL
+  const char *(*failed)(void); // why exchanged data is not valid any more, or NULL
   void (*abort)(void);         // by any thread: ends what is under way
   void (*close)(void (*idle)(void)); // with nothing under way, on all ranks
-  // By the thread that posts, once all has run: seconds since the last call from when its calls had run and it waited to where
-  // the next one could.
+  // By the thread that posts, once all has run: seconds that its kernels waited between `wait` and `follow`, since the last
+  // call.
   double (*stalled)(void);
 } DtLinks;
 

@@ -253,7 +253,7 @@ static int damage_or_not(DtError *e) {
 }
 
 // Reads the manifest in c->path and checks everything that it tells of; each rank checks the hashes of
-// some parts. All must have read the same manifest. What a rank cannot read comes before what another
+// some parts. All must have read the same manifest. A part that a rank cannot read is reported before one that another rank
 // finds damaged.
 static int check(DtCheckpoint *c, DtManifest *m, DtError *e) {
   DtError unread = {0};
@@ -316,7 +316,7 @@ static int look(const char *folder, int64_t below, Found *f, DtError *e) {
   return 0;
 }
 
-// What the first rank has found counts for all.
+// The result of the first rank counts for all.
 static int look_together(const char *folder, int64_t below, Found *f, DtError *e) {
   *f = (Found){NOTHING, -1};
   if (first_rank()) look(folder, below, f, e);

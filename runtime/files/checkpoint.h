@@ -40,7 +40,7 @@ int dt_checkpoint_save(DtSaver *s, int64_t keep, DtError *e);
 int dt_export(DtSaver *s, const char *path, DtRegion what, DtError *e);
 
 // The newest checkpoint below `folder` whose parts are all there with the right hashes (each that
-// is not is told on stderr), or `folder` itself where it is one. 65 where there are only damaged
+// is not is reported on stderr), or `folder` itself where it is one. 65 where there are only damaged
 // ones; 71 or 74 where the system does not let a rank read one: it may be whole.
 int dt_checkpoint_find(DtCheckpoint *c, const char *folder, DtError *e);
 

@@ -33,7 +33,7 @@ static void little(unsigned char *to, uint64_t v, int bytes) {
 
 // ---- messages ----
 
-// What does not fit is left out: only a text can be so long, and it is cut before.
+// Bytes that do not fit are left out: only a text can be so long, and it is cut before.
 static void put(DtEvents *v, const void *bytes, size_t n) {
   if (n > sizeof v->buffer - v->used) return;
   memcpy(v->buffer + v->used, bytes, n);

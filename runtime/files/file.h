@@ -34,9 +34,9 @@ void dt_map_close(DtMap *m);
 // file would be cut off, and be written from its beginning.
 int dt_own_output(const char *path);
 
-// A file being written. The first failure sticks and is told by dt_out_close, so that a writer need
+// A file being written. The first failure is kept, and dt_out_close reports it, so that a writer need
 // not look at each call. Where `path` is a regular file or nothing, bytes go to `path`.tmp, which
-// takes the name at the end: the file that was there stays whole until the new one is. What has that name
+// takes the name at the end: the file that was there stays whole until the new one is. A file that has that name
 // before, left by a crash or put there, is removed; a link is not followed.
 typedef struct DtOut {
   int fd;

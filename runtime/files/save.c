@@ -224,7 +224,7 @@ static int gather(DtSave *s, int only, int64_t n, bool writes, DtError *e) {
   first_chunks(s);
   for (int buffer = 0; any; buffer = 1 - buffer) {
     any = begin_round(s, only, n, buffer, &round[buffer]);
-    // What fails here does not keep the others from theirs.
+    // A failure here does not stop the others.
     DtError why = {0};
     if (end_round(s, 1 - buffer, &round[1 - buffer], writes, &why) && !e->status) *e = why;
     round[1 - buffer].mine.item = -1;

@@ -59,7 +59,7 @@ typedef struct Held {
   DtHeld what;
 } Held;
 
-// What lies outside stacks, stage by stage: only that can be tied.
+// Parameters outside stacks, stage by stage: only these can be tied.
 static int list_held(const DtStages *s, const DtProgram *p, Held *list) {
   int n = 0;
   for (int k = 0; k < s->n; k++) {

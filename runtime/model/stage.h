@@ -41,8 +41,8 @@ typedef struct DtStages {
 int dt_stages_make(DtStages *s, const DtProgram *p, int owners, DtError *e);
 void dt_stages_free(DtStages *s);
 
-// Elements that a rank of a stage receives of a tie, at most, where a tensor's gradient has so many
-// owners: the first holder's ranks do.
+// Elements that a rank of a stage receives of a tie, at most, where a tensor's gradient has this number
+// of owners: the first holder's ranks do.
 int64_t dt_tie_count(const DtStages *s, int stage, int owners);
 
 #endif

@@ -55,7 +55,7 @@ void dt_units_free(DtUnits *u);
 
 DtRange dt_unit_piece(const DtUnit *u, int owner, int owners);
 
-// What messages and the profile call its layer: -1 for a parameter outside stacks.
+// The number of its layer in messages and the profile: -1 for a parameter outside stacks.
 static inline int64_t dt_told_layer(const DtParam *p, const DtInstance *x) {
   return p->nstack ? x->layer : -1;
 }

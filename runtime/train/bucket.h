@@ -11,8 +11,8 @@ int64_t dt_bucket_end(const DtUnits *u, int64_t unit, int64_t end);
 // The first unit of the bucket that `unit` is in.
 int64_t dt_bucket_begin(const DtUnits *u, int64_t unit);
 
-// Units [from, to) are those of a bucket, or some of them in a row. What arrives lies in z->packed
-// until it is taken: one exchange of a bucket at a time.
+// Units [from, to) are those of a bucket, or some of them in a row. Arriving elements lie in z->packed
+// until they are taken: one exchange of a bucket at a time.
 //
 // Sends this rank's pieces of the parameters to all owners.
 DtTicket dt_bucket_gather(const DtZero *z, int64_t from, int64_t to);

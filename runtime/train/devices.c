@@ -29,7 +29,7 @@ static bool is_shared(const DtRankDevice *a, const DtRankDevice *b) {
   return a->device.name[0] && memcmp(a->device.id, b->device.id, sizeof a->device.id) == 0;
 }
 
-// 78 on all ranks, and the first one says why.
+// 78 on all ranks, and the first one reports the reason.
 static int check_shared(const DtRankDevice *of, DtError *e) {
   const char *share = getenv("DT_DEVICE_SHARE");
   for (int b = 1; b < dt_world.size && !(share && *share); b++)

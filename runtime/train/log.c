@@ -189,7 +189,7 @@ void dt_log_micro(DtLog *l, const DtRun *r, int64_t done, int64_t all, double se
   double now = dt_seconds(), part = (double)done / (double)all;
   if (l->quiet || now - l->last < (l->terminal ? 0.05 : SECONDS_BETWEEN_LINES)) return;
   l->last = now;
-  // Steps are alike: those before it, or the part of the first, say how long one takes.
+  // Steps take equal times: those before it, or the part of the first one, give the time of one.
   int64_t steps = r->step - l->first;
   double each = ((now - l->began) - (steps ? seconds : 0)) / (steps ? (double)steps : part);
   double tokens = part * (double)r->o.batch * (double)r->train.tokens_each / seconds;

@@ -1,4 +1,4 @@
-// What a run tells while it goes: the log of records, and the line of progress on stdout.
+// Output of a run in progress: the log of records, and the line of progress on stdout.
 #ifndef DTC_RUNTIME_LOG_H
 #define DTC_RUNTIME_LOG_H
 

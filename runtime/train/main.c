@@ -31,8 +31,8 @@ typedef struct {
   double step_began;
 } Program;
 
-// Whether opening it to write would wait until somebody reads, perhaps for ever: a FIFO that has a
-// name. Those that a shell makes, >(gzip >f) and what /dev/stdout stands for, have a reader.
+// Whether opening it to write would wait for a reader, perhaps for ever: a FIFO that has a
+// name. Those of a shell, >(gzip >f) and the target of /dev/stdout, have a reader.
 static bool may_wait(const char *path) {
   struct stat s;
   struct statfs f;
@@ -40,7 +40,7 @@ static bool may_wait(const char *path) {
          !(statfs(path, &f) == 0 && f.f_type == PIPEFS_MAGIC);
 }
 
-// An output that cannot be written is told now, not after hours of training.
+// An output that cannot be written is reported now, not after hours of training.
 static int check_output(const char *path, DtError *e) {
   char folder[PATH_MAX];
   if (!path) return 0;
@@ -304,7 +304,7 @@ static int run(Program *a, DtError *e) {
   return sample(a, e);
 }
 
-// All ranks have the same status; the first one tells what it is.
+// All ranks have the same status; the first one reports it.
 static int finish(Program *a, DtError *e) {
   DtError more = {0};
   dt_zero_settle(&a->r.zero);
@@ -332,7 +332,7 @@ static int finish(Program *a, DtError *e) {
   return e->status;
 }
 
-// What is wrong with this rank alone is told first, and then the others, who would wait for it.
+// An error of this rank alone is reported first. Then the others learn of it: they would wait for this rank.
 static int alone(DtError *e) {
   int status = e->status;
   dt_report(e);

@@ -128,9 +128,9 @@ void dt_rehearse_text(char *to, size_t n, int64_t place) {
   dt_op_text(to + length, n - (size_t)length, &s->op);
 }
 
-// ---- comparing what is said in a group
+// ---- comparing the operations of a group
 
-// What all members of a group say alike: a pair's messages are not.
+// Whether all members of a group post the operation: a message is posted by two ranks.
 static bool shared(const Said *s) {
   return !s->wait && s->op.kind != DT_OP_SEND && s->op.kind != DT_OP_RECV;
 }
@@ -198,7 +198,7 @@ static int tell_difference(int a, int b, int id, DtError *e) {
                  a, b, (long long)at + 1, a, ours, b, theirs);
 }
 
-// The hashes of what this rank says in each of its groups; 0: nothing. And the groups.
+// The hashes of this rank's operations in each of its groups; 0: none. And the groups.
 static void hash_groups(uint64_t *hash, const DtGroup **group) {
   memset(hash, 0, DT_GROUPS * sizeof *hash);
   memset(group, 0, DT_GROUPS * sizeof *group);
@@ -211,8 +211,8 @@ static void hash_groups(uint64_t *hash, const DtGroup **group) {
   }
 }
 
-// Whether a member of one of this rank's groups says something else in it than this rank: 1 + the
-// group's number, and who; 0.
+// Whether a member of one of this rank's groups posts other operations in it than this rank: 1 + the
+// group's number, and which rank; 0.
 static int differs(const uint64_t *all, const DtGroup *const *group, int *who) {
   const uint64_t *mine = all + (size_t)dt_world.rank * DT_GROUPS;
   for (int id = 0; id < DT_GROUPS; id++)
@@ -257,7 +257,7 @@ static int compare_groups(DtError *e) {
 
 // ---- a pipeline's ranks, one of each stage
 
-// Members of the pipeline tell what the two are at; the first one says it.
+// The two ranks send the text of their operations; the first member of the pipeline reports both.
 static int explain(const DtGroup *g, const DtStuck *s, const int64_t *place, DtError *e) {
   char what[2][TEXT] = {"", ""};
   DtNote note = {"rehearsal", -1, NULL};

@@ -1,8 +1,8 @@
 // A rehearsal: the run's own code goes through its steps and a validation with nothing computed,
-// loaded or sent, and what it would say to other ranks is written down. Since the order is that of
-// the code that runs later, what is found of it holds for the run. Ranks then compare it.
+// loaded or sent, and the operations that it would exchange with other ranks are listed. The order is that of
+// the code that runs later, so the list holds for the run. Ranks then compare their lists.
 //
-// The emitted functions take part: what they launch is skipped, what they post is kept.
+// The emitted functions take part: their launches are skipped, their operations are listed.
 #ifndef DTC_RUNTIME_REHEARSE_H
 #define DTC_RUNTIME_REHEARSE_H
 
@@ -19,7 +19,7 @@ void dt_rehearse_wait(DtTicket receive);
 // written to: it comes before they are filled. 71 where there is no memory for the list.
 int dt_rehearse(DtRun *r, bool training, DtError *e);
 
-// By all ranks: each group's members say the same in it, in the same order, told by hashes of it;
+// By all ranks: each group's members post the same operations in the same order, by the hashes of these;
 // and of each pipeline its ranks, one of each stage, get to the end of it if every send waits for
 // its receive. 76 where members differ, 70 where ranks do not get to the end: with two ranks, their
 // operations and lines. The list is gone then.

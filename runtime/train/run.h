@@ -142,10 +142,10 @@ int dt_stop_wanted(void);
 
 // runtime/comm/handshake.c
 // 76 where another rank runs another program or has other options: all that moves the loss, or
-// decides what ranks say to one another. Then, with everything read: another state, or other data.
+// decides which operations ranks exchange. Then, with everything read: another state, or other data.
 int dt_handshake_options(const DtRun *r, DtError *e);
 int dt_handshake_state(const DtRun *r, DtError *e);
-// A failure of any rank is everybody's: returns and sets the least status of all. The text stays
+// A failure of any rank fails all of them: returns and sets the least status of all. The text stays
 // where it came from, and is empty on the other ranks.
 int dt_agree_on(DtError *e);
 

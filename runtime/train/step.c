@@ -25,8 +25,8 @@ typedef struct {
 
 enum { REHEARSED = 4 };
 
-// What ranks sum at the end of a step: results, then flags, then an element for each instance and
-// owner of a piece of it. Where only some ranks have something to say the others add zeros, which
+// The numbers that ranks sum at the end of a step: results, then flags, then an element for each instance and
+// owner of a piece of it. Where only some ranks have a number the others add zeros, which
 // change no bit.
 enum {
   SHARED_TERM = 1 + DT_MAX_METRICS,
@@ -265,8 +265,8 @@ static int totals(DtRun *r, const Batch *b, void *total, DtError *e) {
   return 0;
 }
 
-// Counts the next batch, so that its totals need no exchange of their own. What cannot be read is
-// told when its step comes.
+// Counts the next batch, so that its totals are exchanged with this step's. A batch that cannot be read
+// is reported in its step.
 static void count_next(DtRun *r, const Batch *b) {
   DtError ignored = {0};
   Batch next = *b;

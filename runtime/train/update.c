@@ -37,7 +37,7 @@ int64_t dt_norm_count(const DtUnits *u, const DtCut *cut, const DtDeviceLimits *
   return u->ninstance + norm_blocks(u, cut, limits->squares_block);
 }
 
-// What a factor of tp does not split is there on every rank of it: the first one counts it.
+// A value that a factor of tp does not split is replicated on its ranks: the first one counts it.
 static bool counts(const DtZero *z, int64_t instance) {
   const DtParam *p = &z->p->param[z->units.instance[instance].param];
   for (int a = DT_AXIS_TP; a <= DT_AXIS_TP_OUTER; a++)

@@ -188,7 +188,7 @@ const void *dt_layer_params(const DtCall *call, int stack, int64_t layer, int64_
   return param_at(z, z->cut.params ? z->gathered : z->param, z->units.unit[unit].offset);
 }
 
-// What must be there before the first layer runs, and the first layer soon after.
+// Gathers the parameters outside stacks before the first layer runs, and begins to gather the first layer.
 static void gather_first(DtZero *z) {
   const DtUnits *u = &z->units;
   bool slots = z->cut.param_slots, first = slots && u->nunit > u->outside;

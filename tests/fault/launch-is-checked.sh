@@ -76,7 +76,7 @@ m = i["memory"]
 assert m["total"] == sum(m[k] for k in m["formula"].split(" + ")), m
 assert i["kernels"][0]["name"] == "linear_fwd", i'
 
-# What a kernel writes past the memory that was planned for it is told, by any rank.
+# A kernel that writes past its planned memory is reported, by any rank.
 expect 70 env FAKE_OVERRUN=1 "$TRAIN" --steps 2
 says "past the end of the frame" err.txt
 expect 70 env FAKE_OVERRUN=1 "$TRAIN" --steps 2 --ranks 2

@@ -1,4 +1,4 @@
-# What a rank waits in is told in full, whoever posted it: operation, tensor or unit, bytes, axes, step, microbatch, layer and the
+# Messages about a rank that waits are complete, whoever posted the operation: operation, tensor or unit, bytes, axes, step, microbatch, layer and the
 # line of the model. The profile of a run lists what there is to wait for; when a rank is stopped, the others name one of those.
 . "$(dirname "$0")/../support/lib.sh"
 . "$(dirname "$0")/support/ranks.sh"

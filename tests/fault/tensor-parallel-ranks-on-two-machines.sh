@@ -1,5 +1,5 @@
 # Where ranks that share the products of a layer are on different machines, one rank says so when they start; and not where
-# each machine has whole groups. Machines are told apart by their names. Needs root, or skips.
+# each machine has whole groups. Ranks distinguish machines by their names. Needs root, or skips.
 . "$(dirname "$0")/../support/lib.sh"
 unshare --uts true 2>/dev/null || { echo "no right to rename a host"; exit 77; }
 command -v mpirun.openmpi >/dev/null && [ -e "$BUILD/lib/dtc/dtc-openmpi.so" ] || { echo "no Open MPI here"; exit 77; }

@@ -3,7 +3,7 @@
 
     tests/layouts/layouts.py --dtc build/bin/dtc --all            # every legal layout of three examples
     tests/layouts/layouts.py --dtc build/bin/dtc --every          # and every choice within each
-    tests/layouts/layouts.py --dtc build/bin/dtc --count 40       # so many drawn ones of each
+    tests/layouts/layouts.py --dtc build/bin/dtc --count 40       # 40 drawn ones of each
     tests/layouts/layouts.py --dtc build/bin/dtc --model gpt2 --layout "tp=2 zero=1 micro=2 ranks=4"
 
 A layout is (tp, pp, cp, sequence-parallel, attention on cp, zero, accumulate, gather, zero-group,
@@ -20,7 +20,7 @@ Layouts come in an order that meets every pair of (axis, zero, schedule, kind of
 early. A table says how often each was met, and the status is 1 if one that is legal, or a corner,
 was not, in --all or --every, or if anything failed. Layouts that dtc refuses are counted, by what it says; any other
 message or status is a failure. --seconds N stops after so long, --jobs N runs N at a time, and
---skip N leaves out as many programs as the progress of an earlier run told.
+--skip N leaves out N programs, a number that the progress of an earlier run printed.
 """
 
 import argparse

@@ -56,7 +56,7 @@ def arguments():
     p.add_argument(
         "--seconds", type=float, default=float("inf"), help="begin no model after so long"
     )
-    p.add_argument("--tries", type=int, default=60, help="at most so many runs to reduce a failure")
+    p.add_argument("--tries", type=int, default=60, help="most runs to reduce a failure")
     p.add_argument("--keep", action="store_true", help="keep the folder")
     return p.parse_args()
 

@@ -1,4 +1,4 @@
-# What ranks exchange travels while they compute. In a model of 16 layers that sleep 10 ms forward and as much backward,
+# Ranks compute while their data travels. In a model of 16 layers that sleep 10 ms forward and as much backward,
 # every operation takes 7 ms more than it has to (or MS, and layers in proportion): the step grows by less than 40% of
 # the sum.
 . "$(dirname "$0")/../support/lib.sh"

@@ -1,4 +1,4 @@
-# What each rank wrote of its regions, told by a pattern that they began as, is what the compiler and the
+# Regions begin as a pattern, which shows what each rank wrote of them: that is what the compiler and the
 # program planned, to the byte, in drawn layouts; with ZeRO 3 on 8 ranks the sum over units of ceil(n / 8).
 # tests/layouts/memory.py draws more.
 . "$(dirname "$0")/../support/lib.sh"

@@ -136,7 +136,7 @@ static bool lanes_fit(Verifier *v, const Kernel *k, const Nest *n, const NestStm
   return true;
 }
 
-// Points of the grid write elements of their own, and so run in any order.
+// Points of the grid write different elements, and so run in any order.
 static bool points_own(Verifier *v, const Kernel *k, const NestStmt *ns) {
   const Stmt *s = &v->f->stmt.at[ns->stmt];
   if (v->fp->layout[s->lhs].internal) return true;

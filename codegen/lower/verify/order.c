@@ -140,7 +140,7 @@ static bool pair_fits(Verifier *v, const Pair *p) {
                 value_name(v, p->value));
 }
 
-// What the access reads is whole before, but for what the same kernel writes at this point.
+// The elements that the access reads were written before, but for those that the same kernel writes at this point.
 static bool read_fits(Verifier *v, uint32_t kernel, const Access *a) {
   const Kernel *k = &v->fp->kernel.at[kernel];
   int64_t key = value_ready(v, a->value);
@@ -199,7 +199,7 @@ static bool reads_fit(Verifier *v) {
       const Access *a = &v->access[i].at[j];
       if (!access_fits(v, i, a)) return false;
       if (a->written || v->fp->kernel.at[i].kind == K_WAIT) continue;
-      // What is accumulated into is not whole; what it starts from is checked below.
+      // An accumulator is not whole; its first value is checked below.
       if (is_formal(v, a, ROLE_INOUT) && !is_formal(v, a, ROLE_IN)) continue;
       if (!read_fits(v, i, a)) return false;
     }

@@ -81,7 +81,7 @@ static bool view_fits(Verifier *v, Id value) {
   return true;
 }
 
-// A caller gets a function's result in storage of its own, or as an argument.
+// A caller gets a function's result in the storage that it gives for it, or as an argument.
 static bool result_fits(Verifier *v, uint32_t result) {
   Id value = v->f->result.at[result];
   const Layout *l = &v->fp->layout[value];

@@ -58,7 +58,7 @@ static int test(int r) {
 // MPI_Finalize of MPICH over UCX closes connections, and then waits in its process manager, where
 // it no longer looks at them: a rank whose connection a peer has closed first may wait without end
 // (seen with MPICH 4.0.2, UCX 1.13 over TCP). All messages have been received when this is called,
-// so there is nothing to close: Hydra is told that this process ends well, in the words that
+// so there is nothing to close: this process tells Hydra that it ends well, in the words that
 // MPI_Finalize uses in the end, and the system closes the rest. Returns 0 under other process
 // managers.
 __attribute__((unused)) static int leave_hydra(void) {

@@ -25,7 +25,7 @@ void dt_gemm_then_f64(const DtGemm *g, const double *a, const double *b, double 
 void dt_gemm_half(const DtGemm *g, const void *a, const void *b, void *c, float beta);
 void dt_gemm_then_half(const DtGemm *g, const void *a, const void *b, void *c, const DtEpilogue *e);
 
-// What computes products in float: our own kernel, or oneDNN wherever it can. Without a call the environment
+// Chooses the code for products in float: our own kernel, or oneDNN wherever it can. Without a call the environment
 // variable DT_GEMM says ("own" or "dnnl"), else our own. Returns what is taken: DT_GEMM_OWN where oneDNN is asked for
 // and is not there. Results differ in rounding. Before there are threads.
 typedef enum { DT_GEMM_OWN, DT_GEMM_DNNL } DtGemmUse;

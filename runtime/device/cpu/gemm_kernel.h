@@ -8,7 +8,7 @@
 // follow the number of threads.
 #ifndef DTC_GEMM_FETCH
 #define DTC_GEMM_FETCH
-// What the next block will be packed from: fetched into the second-level cache while this block is
+// The elements that the next block is packed from: fetched into the second-level cache while this block is
 // computed, a few lines at a time. Packing reads each element once, far apart, and would wait for
 // memory otherwise.
 typedef struct {
@@ -43,7 +43,7 @@ static inline __attribute__((always_inline)) void gemm_fetch(GemmFetch *f) {
 #define MR 4 // 12 of 16
 #define NV 3
 #else
-#define MR 4 // 8 of 16: a product needs a register of its own before it is added
+#define MR 4 // 8 of 16: a product needs one more register before it is added
 #define NV 2
 #endif
 #define NR (NV * DT_LANES)

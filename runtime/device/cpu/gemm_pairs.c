@@ -56,7 +56,7 @@ typedef struct Lines {
   int64_t lines, terms;
 } Lines;
 
-// Row i of `to` is 32 terms of line i as they lie in memory: 16 pairs. What does not exist is 0.
+// Row i of `to` is 32 terms of line i as they lie in memory: 16 pairs. Terms that do not exist are 0.
 WIDE_INLINE void load_terms(const Lines *x, int64_t line, int64_t term, __m512i to[16]) {
   __mmask32 some = x->terms - term >= 32 ? ~0u : (1u << (x->terms - term)) - 1;
   const uint16_t *from = x->at + line * x->line + term;

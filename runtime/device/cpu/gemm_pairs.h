@@ -8,7 +8,7 @@
 
 // A panel is 16 rows of A; a step is 32 of the terms of a sum. A packed panel is its steps in turn, each
 // 16 rows of 32 elements. A packed strip of B is `nr` columns: for each pair of rows the pairs
-// (B[2p, j], B[2p + 1, j]) of column after column. What is past the edge of A or B is 0.
+// (B[2p, j], B[2p + 1, j]) of column after column. Elements past the edge of A or B are 0.
 enum { PAIRS_PANEL = 16, PAIRS_STEP = 32 };
 
 // sum[i, j] = A[i, ..] * B[.., j] over `steps` steps, or (more) the chains of additions that sum[i, j] ends go on:

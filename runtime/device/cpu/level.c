@@ -94,7 +94,7 @@ bool dt_cpu_has_pairs(DtPairs pairs) {
 DtPairs dt_cpu_named_pairs(void) { return (DtPairs)atomic_load_explicit(&named, memory_order_relaxed); }
 
 // What a compiler may use for plain computation, by the names that GCC and LLVM share, and the least
-// level that has it; above 4: none has. What only intrinsics reach (aes, sha) is not here; amx-bf16 is, for
+// level that has it; above 4: none has. Features that only intrinsics reach (aes, sha) are not here; amx-bf16 is, for
 // programs that name it, and above MOST_COMPILED.
 enum { MOST_COMPILED = 5 };
 #define FEATURES(X)                                                                                \

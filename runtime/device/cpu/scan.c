@@ -2,7 +2,7 @@
 
 #include "runtime/base/parallel.h"
 
-// So many columns go along together: their additions do not wait for one another.
+// Columns that are added up side by side: their additions do not wait for one another.
 enum { WIDTH = 16 };
 
 static int64_t blocks(const DtScan *s) { return (s->count + WIDTH - 1) / WIDTH; }
