@@ -215,7 +215,7 @@ static Str build_hash(const Module *m, const Buf *c, const Buf *object) {
 
 static ZeroOptions zero_options(const Options *o) {
   return (ZeroOptions){(int)o->zero, (int)o->zero_group, o->accumulate_each, o->gather_once,
-                       o->reduce && !strcmp(o->reduce, "bf16")};
+                       o->reduce && !strcmp(o->reduce, "bf16"), o->offload};
 }
 
 // The data-parallel degree, where --dp says it: else that of one rank.
@@ -258,6 +258,20 @@ static int check_reduce(const Job *j) {
   return EXIT_USAGE;
 }
 
+// The update runs where the state is: on the host, which computes kernels of a target whose memory is the host's alone.
+static int check_offload(const Job *j) {
+  if (!j->o->offload) return 0;
+  if (!offload_possible(j->m->lowered)) {
+    fprintf(stderr, "dtc: error: --offload optimizer: this version of dtc has it for --target cpu alone; for %s it would need "
+            "a second kernel of the update, for the processors of the host\n", j->m->target->name);
+    return EXIT_USAGE;
+  }
+  if (offload_has_state(j->m->lowered)) return 0;
+  fprintf(stderr, "dtc: error: --offload optimizer: this program's optimizer has no state: it needs momentum, or adam, or a "
+          "precision of 16 bits\n");
+  return EXIT_USAGE;
+}
+
 // A program needs data: a file without a train block can be checked and looked at, not linked.
 static int has_data(const Job *j) {
   if (j->m->train.data != DATA_NONE || j->o->emit || j->o->report) return 0;
@@ -294,7 +308,7 @@ static int backend(Job *j) {
   Plan *p = j->m->lowered;
   p->zero = zero_options(j->o);
   p->in_flight = (int)j->o->in_flight;
-  if (check_reduce(j)) return EXIT_USAGE;
+  if (check_reduce(j) || check_offload(j)) return EXIT_USAGE;
   if (j->o->report) return report(j, p);
   int status = has_data(j);
   if (!status) status = can_write(j);
@@ -478,6 +492,7 @@ static int verify(Job *j) {
   if (!v.source) return EXIT_MODEL;
   if (check_reduce(j)) return EXIT_USAGE;
   v.reduces_bf16 = zero_options(j->o).bf16;
+  v.offloads = j->o->offload != 0;
   if ((is_half(j->m->store) || v.reduces_bf16) && !(v.rounded = whole_batch(j, "precision"))) return EXIT_MODEL;
   if (!verify_possible(v.source->loss, v.source->step, j->m, data_degree(j->o), j->o->input)) return EXIT_MODEL;
   v.folder = mkdtemp(folder);

@@ -69,6 +69,18 @@ static bool try_ranks(const Plan *p, int dp, int64_t most, FILE *err) {
   }
 }
 
+// The optimizer's state in a file, where the target's update can run there.
+static bool try_offload(const Plan *p, int dp, int64_t most, FILE *err) {
+  Plan other = *p;
+  if (p->zero.offload || !offload_possible(p)) return false;
+  other.zero.offload = DT_OFFLOAD_OPTIMIZER;
+  Report r = report_make(&other, dp);
+  if (r.total_bytes > most) return false;
+  fprintf(err, "  --offload optimizer would fit: %lld bytes, and %lld in a file\n", (long long)r.total_bytes,
+          (long long)r.file_bytes);
+  return true;
+}
+
 bool memory_fits(const Plan *p, Str input, int dp, int64_t most, FILE *err) {
   Report r = report_make(p, dp);
   if (!most || r.total_bytes <= most) return true;
@@ -80,6 +92,7 @@ bool memory_fits(const Plan *p, Str input, int dp, int64_t most, FILE *err) {
   any = try_one_in_flight(p, dp, most, err) || any;
   any = (dp > 1 && try_stages(p, dp, most, err)) || any;
   any = any || try_ranks(p, dp, most, err);
+  any = try_offload(p, dp, most, err) || any;
   if (!any)
     fprintf(err, "  parameters, gradients and optimizer state alone take %lld bytes\n",
             (long long)r.state_bytes);

@@ -8,13 +8,14 @@
 #include "driver/command.h"
 #include "ir/diag.h"
 #include "runtime/pipeline/pipeline.h"
+#include "runtime/program.h"
 
 // One row an option: letter or number, long name, argument (NULL: none; values are parted by |), help.
 // A row without a name heads those that follow. --help prints the rows in this order, and from that
 // text scripts/from-help.awk makes manual pages and completions.
 enum {
   OPT_TARGET = 256, OPT_EMULATE, OPT_ARCH, OPT_TP, OPT_PP, OPT_CP, OPT_SEQUENCE, OPT_CP_ATTENTION, OPT_EP,
-  OPT_ZERO, OPT_ZERO_GROUP, OPT_ACCUMULATE, OPT_GATHER, OPT_IN_FLIGHT, OPT_SCHEDULE, OPT_PRECISION,
+  OPT_OFFLOAD, OPT_ZERO, OPT_ZERO_GROUP, OPT_ACCUMULATE, OPT_GATHER, OPT_IN_FLIGHT, OPT_SCHEDULE, OPT_PRECISION,
   OPT_CHECKPOINT, OPT_EMIT, OPT_DUMP, OPT_DUMP_PLACES, OPT_RUN, OPT_CHECK, OPT_INTERPRET, OPT_STEPS, OPT_VERIFY, OPT_DATA, OPT_REPORT,
   OPT_MEMORY, OPT_DETERMINISTIC, OPT_REDUCE_DTYPE, OPT_BUNDLE, OPT_DP, OPT_GLOBAL_BATCH,
   OPT_SAVE_TEMPS, OPT_TIME, OPT_HELP
@@ -45,6 +46,9 @@ static const Row rows[] = {
      "computes again in its backward pass. full: all but\n"
      "its input; selective: attention, norms, activations;\n"
      "auto: what makes a rank fit BYTES (or --memory)"},
+    {OPT_OFFLOAD, "offload", "optimizer",
+     "keep the optimizer's state (moments, float masters)\n"
+     "in a file, which a launch names a folder for:\n./train --offload-dir DIR"},
     {0, NULL, NULL, "Many ranks"},
     {OPT_TP, "tp", "N", "tensor-parallel degree: ranks that share a layer's\nproducts"},
     {OPT_SEQUENCE, "sequence-parallel", NULL,
@@ -216,6 +220,22 @@ static int set_checkpoint(Options *o, const char *v) {
   return usage("--checkpoint %s: expected none, full, selective, auto or auto:BYTES, with BYTES like 80G", v);
 }
 
+// A list, of which this version has the first word.
+static int set_offload(Options *o, const char *v) {
+  static const char *const word[] = {"optimizer", "parameters", "activations"};
+  o->offload = 0;
+  for (const char *at = v;; at++) {
+    size_t n = strcspn(at, ",");
+    int i = 0;
+    while (i < 3 && (strlen(word[i]) != n || strncmp(word[i], at, n))) i++;
+    if (i == 3) return usage("--offload %s: expected optimizer", v);
+    if (i > 0) return usage("--offload %s: this version of dtc offloads the optimizer's state alone; --offload optimizer", v);
+    o->offload = DT_OFFLOAD_OPTIMIZER;
+    at += n;
+    if (!*at) return 0;
+  }
+}
+
 static int number(const char *name, const char *value, int64_t *to) {
   return positive(value, to) ? 0 : usage("--%s %s: expected a number, 1 or more", name, value);
 }
@@ -328,6 +348,8 @@ static int combine(Options *o) {
     return usage("--checkpoint auto needs the memory of a rank: --checkpoint auto:80G, or --memory 80G");
   if (o->checkpoint && o->source)
     return usage("--interpret=source runs the model as written, which saves all: --checkpoint is for programs");
+  if (o->offload && o->interpret)
+    return usage("--offload is for a program: --interpret has no files for its state");
   if (o->sequence && o->tp < 2) return usage("--sequence-parallel is for --tp 2 or more");
   if (o->dp && !o->report && !o->interpret && !o->verify_run && !o->memory && o->emit != EMIT_SCHEDULE &&
       o->checkpoint != RECOMPUTE_AUTO)
@@ -412,6 +434,7 @@ static int set(Options *o, Arena *a, int key, const char *v) {
   case OPT_EMULATE: o->emulate = true; return 0;
   case OPT_ARCH: o->arch = v; return 0;
   case OPT_CHECKPOINT: return set_checkpoint(o, v);
+  case OPT_OFFLOAD: return set_offload(o, v);
   case OPT_PRECISION:
     o->precision = v;
     if (!strcmp(v, "fp32") || !strcmp(v, "fp64") || !strcmp(v, "bf16") || !strcmp(v, "fp16")) return 0;

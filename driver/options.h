@@ -39,6 +39,7 @@ typedef struct Options {
   Str reduce; // --reduce-dtype: "fp32", "bf16"; NULL: not given
   bool accumulate_each, gather_once; // from the two words above
   int64_t in_flight; // microbatches; 0: 1
+  int offload; // DtProgram.offload
 } Options;
 
 // Parses argv. Returns 0, or EXIT_USAGE after a message on stderr.

@@ -71,7 +71,22 @@ static void add_memory(Report *r, const Plan *p) {
   r->exchange_bytes = m.exchange;
   r->pipeline_bytes = m.pipeline;
   r->data_bytes = m.batches;
+  r->staging_bytes = m.staging;
+  r->host_bytes = m.host;
+  r->file_bytes = m.file;
   r->total_bytes = m.total;
+}
+
+bool offload_possible(const Plan *p) {
+  DtProgram t = program_make(p->m, p);
+  DtDeviceLimits limits;
+  p->m->target->device(&limits, &t);
+  return limits.in_host;
+}
+
+bool offload_has_state(const Plan *p) {
+  DtProgram t = program_make(p->m, p);
+  return t.nmoment || dt_has_masters(&t);
 }
 
 Report report_make(const Plan *p, int ranks) {
@@ -108,7 +123,11 @@ ReportBytes report_bytes(const Report *r, int row) {
       {"other", "norm, saving, buckets", r->other_bytes, false},
       {"scratch", "scratch of a thread", r->scratch_bytes, false},
       {"exchange", "exchange of data", r->exchange_bytes, false},
+      {"staging", "staging for a file", r->staging_bytes, false},
       {"total", "total", r->total_bytes, true},
+      {"device", "of it, on the device", r->total_bytes - r->host_bytes, true},
+      {"host", "of it, on the host", r->host_bytes, true},
+      {"file", "beside it, in a file", r->file_bytes, true},
   };
   return all[row];
 }
@@ -219,7 +238,7 @@ void report_text(const Report *r, const Module *m, FILE *out) {
   else fprintf(out, "memory of a rank\n");
   for (int i = 0; i < REPORT_MEMORY; i++) {
     ReportBytes b = report_bytes(r, i);
-    if (!b.sum || i == REPORT_MEMORY - 1) line(out, b.label, b.bytes);
+    if (!b.sum || i == REPORT_TOTAL || i == REPORT_FILE) line(out, b.label, b.bytes);
   }
   if (r->plain) {
     fprintf(out, "\nmemory without recomputation\n");

@@ -12,6 +12,8 @@ typedef struct Report {
   int64_t gathered_bytes, reducing_bytes; // units that are held whole for a while
   int64_t other_bytes; // the norm's sums, a tensor collected to be written, small units together
   int64_t scratch_bytes, exchange_bytes; // of one thread; with all ranks on one machine
+  int64_t staging_bytes; // buffers for offloaded state
+  int64_t host_bytes, file_bytes; // of the total, what is in the host's memory; beside it, in a file
   int stages, stage; // of a pipeline; the one whose rank needs most
   int64_t pipeline_bytes; // activations that wait for their backward pass, messages
   int64_t frame_bound, pipeline_bound; // of these two, what is alive at one time at most
@@ -29,12 +31,16 @@ typedef struct Report {
 // Of a launch with `ranks` data-parallel ranks.
 Report report_make(const Plan *p, int ranks);
 
+// Whether the program's update runs where --offload keeps the optimizer's state; whether it has such state.
+bool offload_possible(const Plan *p);
+bool offload_has_state(const Plan *p);
+
 // The parts of a rank's memory, in all forms of the report: row 0 to REPORT_MEMORY - 1.
-enum { REPORT_MEMORY = 14 };
+enum { REPORT_MEMORY = 18, REPORT_TOTAL = 14, REPORT_FILE = 17 };
 typedef struct ReportBytes {
   const char *key, *label; // in JSON; for people
   int64_t bytes;
-  bool sum; // of other rows
+  bool sum; // of other rows, or a part of the total, or beside it
 } ReportBytes;
 ReportBytes report_bytes(const Report *r, int row);
 

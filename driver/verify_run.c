@@ -51,7 +51,8 @@ static int run_program(const VerifyRun *v, const char *const *more) {
   const char *argv[MOST_ARGS];
   int n = 0;
   argv[n++] = v->program;
-  for (; *more && n < MOST_ARGS - 3; more++) argv[n++] = *more;
+  for (; *more && n < MOST_ARGS - 5; more++) argv[n++] = *more;
+  if (v->offloads) argv[n++] = "--offload-dir", argv[n++] = v->folder;
   if (v->data) argv[n++] = "--data", argv[n++] = v->data;
   argv[n] = NULL;
   pid_t pid = fork();

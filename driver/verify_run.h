@@ -12,6 +12,7 @@ typedef struct VerifyRun {
                  // know
   Module *rounded; // the same after pass `precision`, where 16 bits hold values or gradients on their way; else NULL
   bool reduces_bf16; // --reduce-dtype bf16
+  bool offloads;     // --offload: the program needs a folder for its state
   Source *source;
   Str program, folder; // the compiled program; a folder for files of the run
   Str data;            // --data, or NULL

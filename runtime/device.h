@@ -20,6 +20,7 @@ typedef struct DtDeviceLimits {
   int64_t map_bytes;     // that dt_device_map shows the host at a time, at least
   int64_t squares_block; // elements whose squares have one partial sum
   int64_t exchange;      // bytes of the device that exchanging arrays takes, where there are several ranks
+  bool in_host;          // its memory is the host's: kernels compute in memory of the host, too
   const char *reduces;   // how ranks take sums but for --reduce exact, "nccl"; NULL: always in the order of ranks
 } DtDeviceLimits;
 const DtDeviceLimits *dt_device_limits(void);

@@ -88,6 +88,9 @@ typedef struct DtTrain {
   const char *precision; // "fp32", "fp64", "bf16", "fp16"
 } DtTrain;
 
+// DtProgram.offload: masters and moments are kept outside of the memory that kernels compute in.
+enum { DT_OFFLOAD_OPTIMIZER = 1 };
+
 // The numbers that kernels read: in the device's memory, where emitted code hands on their addresses (DtCall.scalars).
 // A real is a float or a double, as DtProgram.type says.
 enum { DT_MAX_COORDS = 8, DT_UPDATE_SCALARS = 5 };
@@ -211,6 +214,7 @@ typedef struct DtProgram {
   int zero, zero_group;
   bool accumulate_each; // gradients are reduced at every microbatch, not once a step
   bool gather_once; // zero 3: gathered parameters are kept for the step
+  int offload; // bits of DT_OFFLOAD_
   // With pp above 1, in place of step, eval and sample: pp stages, nchunk chunks in all. `param` then names the
   // model's parameters, and the stages say where their parts of them lie.
   int nchunk;

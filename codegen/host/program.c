@@ -311,6 +311,7 @@ static void fill_plan(const Plan *p, DtProgram *t) {
   t->zero_group = p->zero.group;
   t->accumulate_each = p->zero.each;
   t->gather_once = p->zero.once;
+  t->offload = p->zero.offload;
   t->in_flight = p->in_flight > 1 ? p->in_flight : 0;
   if (p->zero.bf16) t->reduce_type = DT_TYPE_BF16;
 }

@@ -203,6 +203,7 @@ static const Field program_field[] = {
     FIELD(DtProgram, zero_group, FIELD_INT, NULL),
     FIELD(DtProgram, accumulate_each, FIELD_BOOL, NULL),
     FIELD(DtProgram, gather_once, FIELD_BOOL, NULL),
+    FIELD(DtProgram, offload, FIELD_INT, NULL),
     FIRST(DtProgram, nchunk, FIELD_INT, NULL),
     FIELD(DtProgram, schedule, FIELD_OPTION, pipe_name),
     FIELD(DtProgram, chunk, FIELD_TABLE, "chunk"),

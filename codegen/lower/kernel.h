@@ -158,6 +158,7 @@ typedef struct ZeroOptions {
   int stage, group; // group 0: all ranks
   bool each, once; // --accumulate each, --gather once
   bool bf16; // --reduce-dtype bf16
+  int offload; // --offload: DtProgram.offload
 } ZeroOptions;
 
 // What has been decided: kernels; where collectives are waited for; addresses.

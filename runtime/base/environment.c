@@ -25,6 +25,15 @@ static bool is_choice(const char *const *value, const char *text) {
   return false;
 }
 
+static int read_slice(DtError *e) {
+  const char *text = getenv("DT_OFFLOAD_SLICE");
+  char *end = NULL;
+  if (!text || !*text) return 0;
+  dt_slice_bytes = strtoll(text, &end, 10);
+  if (!*end && dt_slice_bytes > 0 && dt_slice_bytes % 4096 == 0 && dt_slice_bytes <= 1 << 30) return 0;
+  return dt_fail(e, DT_EXIT_USAGE, "DT_OFFLOAD_SLICE=%s is not a number of bytes, a multiple of 4096", text);
+}
+
 int dt_environment_check(DtError *e) {
   for (size_t k = 0; k < sizeof variables / sizeof *variables; k++) {
     const char *text = getenv(variables[k].name), *const *value = variables[k].value;
@@ -37,5 +46,5 @@ int dt_environment_check(DtError *e) {
     return dt_fail(e, DT_EXIT_USAGE, "%s=%s: it may be %s, or not be set", variables[k].name, shown,
                    list);
   }
-  return 0;
+  return read_slice(e);
 }

@@ -22,10 +22,14 @@ DtMemory dt_memory(const DtStages *s, int stage, const DtProgram *p, const DtCut
   int64_t size = (int64_t)dt_type_size(p->type), param_size = (int64_t)dt_type_size(p->param_type);
   const DtUnits *u = &s->units[stage];
   DtSizes n = dt_sizes(u, &s->view[stage], cut);
+  DtSlicePlan slices = dt_offload_plan(p, &n);
+  bool away = slices.arrays > 0;
   DtMemory m = {.params = param_size * n.params,
-                .masters = size * n.masters,
+                .masters = away ? 0 : size * n.masters,
                 .grads = size * (cut->each ? n.sums : n.grads),
-                .moments = size * n.moment * p->nmoment,
+                .moments = away ? 0 : size * n.moment * p->nmoment,
+                .staging = slices.memory,
+                .file = slices.file,
                 .gathered = param_size * n.gathered,
                 .reducing = size * (cut->each ? n.grads : 0),
                 .buckets = size * n.packed,
@@ -33,13 +37,16 @@ DtMemory dt_memory(const DtStages *s, int stage, const DtProgram *p, const DtCut
   for (int k = 0; k < p->ndata; k++) m.batches += (int64_t)dt_data_bytes(&p->data[k]) * dt_in_flight(p);
   m.batches += RESULTS_BYTES * dt_in_flight(p) + SCALARS_BYTES;
   m.norm = (int64_t)sizeof(double) * (dt_norm_count(u, cut, host.limits) + dt_shared_count(u, p, cut));
-  if (saves) m.collected = dt_save_collected(p) + dt_save_received(p, cut);
+  int64_t gathered = saves ? dt_save_collected(p) : 0;
+  if (saves) m.collected = gathered + dt_save_received(p, cut) + dt_save_sending(p, cut);
   if (walk) m.pipeline = dt_walk_bytes(walk);
   m.tied = size * dt_tie_count(s, stage, cut->grads ? cut->owners : 1);
   m.scratch = host.work;
   m.exchange = host.exchange ? host.exchange + host.limits->exchange : 0;
   m.total = m.params + m.masters + m.grads + m.moments + m.gathered + m.reducing + m.buckets + m.frame +
-            m.batches + m.norm + m.collected + m.pipeline + m.tied + m.scratch + m.exchange;
+            m.batches + m.norm + m.collected + m.pipeline + m.tied + m.scratch + m.exchange + m.staging;
+  int64_t shared = (int64_t)sizeof(double) * dt_shared_count(u, p, cut);
+  m.host = host.limits->in_host ? m.total : m.staging + gathered + shared + host.exchange;
   return m;
 }
 
@@ -52,7 +59,7 @@ typedef struct Region {
   int zeros; // bytes of each number, all of which are 0 at the start; 0: nothing of it is read before it is written
   bool host; // memory of the host
 } Region;
-enum { MOST_REGIONS = 20 + DT_MOST_IN_FLIGHT * (1 + DT_MAX_DATA) };
+enum { MOST_REGIONS = 22 + DT_MOST_IN_FLIGHT * (1 + DT_MAX_DATA) };
 
 static void *address(const Region *g) {
   void *p;
@@ -86,7 +93,9 @@ static int list_regions(DtRun *r, Region list[MOST_REGIONS]) {
   list[n++] = (Region){.at = &z->grad, .bytes = size * s.grads, .training = true, .name = "gradients"};
   list[n++] = (Region){.at = &z->sum, .bytes = size * s.sums, .training = true, .name = "sums"};
   for (int i = 0; i < p->nmoment; i++)
-    list[n++] = (Region){&z->moment[i], size * s.moment, true, "moments", (int)size, false};
+    list[n++] = (Region){&z->moment[i], m.moments / p->nmoment, true, "moments", (int)size, false};
+  bool files = dt_has_masters(p) && r->o.export_to; // they hold masters, which a run of no steps has too
+  list[n++] = (Region){.at = &r->offload.staging, .bytes = m.staging, .training = !files, .name = "staging", .host = true};
   list[n++] = (Region){.at = &z->packed, .bytes = m.buckets, .name = "buckets"};
   for (int i = 0; i < dt_in_flight(p); i++) {
     void **buffer = i ? r->other_buffer : r->buffer;
@@ -102,7 +111,9 @@ static int list_regions(DtRun *r, Region list[MOST_REGIONS]) {
   list[n++] = (Region){.at = &r->shared, .bytes = m.norm - norm, .name = "shared", .host = true};
   int64_t collected = m.collected ? dt_save_collected(r->p) : 0;
   list[n++] = (Region){.at = &r->collected, .bytes = collected, .name = "collected", .host = true};
-  list[n++] = (Region){.at = &r->received, .bytes = m.collected - collected, .name = "collected"};
+  int64_t sending = m.collected ? dt_save_sending(r->p, &z->cut) : 0;
+  list[n++] = (Region){.at = &r->received, .bytes = m.collected - collected - sending, .name = "collected"};
+  list[n++] = (Region){.at = &r->sending, .bytes = sending, .name = "collected"};
   list[n++] = (Region){.at = &r->walk.memory, .bytes = m.pipeline, .name = "pipeline"};
   list[n++] = (Region){.at = &r->walk.tied, .bytes = m.tied, .training = true, .name = "tied"};
   return n;
@@ -135,6 +146,7 @@ int dt_memory_allocate(DtRun *r, bool training, DtError *e) {
     if (list[i].bytes > 0 && (training || !list[i].training) &&
         allocate(&list[i], e))
       return e->status;
+  if (dt_offload_open(r, training, e)) return e->status;
   r->nshared = dt_shared_count(&r->zero.units, r->zero.p, &r->zero.cut);
   r->zero.grad_bytes = (size_t)(dt_sizes(&r->zero.units, r->zero.p, &r->zero.cut).grads *
                                 (int64_t)dt_type_size(r->p->type));

@@ -67,6 +67,7 @@ int dt_handshake_options(const DtRun *r, DtError *e) {
   if (products) line(&t, "products (DT_GEMM, DT_GEMM_BF16): %s\n", products);
   if (dt_comm_links()) line(&t, "--reduce: %s\nlibrary that exchanges arrays: %s\n", o->reduce ? o->reduce : dt_device_limits()->reduces, dt_comm_links());
   line(&t, "--profile: %s\n--dry-run: %s\n", given(o->profile), given(o->dry_run));
+  line(&t, "--offload-dir: %s\nDT_OFFLOAD_SLICE: %lld\n", given(o->offload_dir), (long long)dt_slice_bytes);
   return dt_comm_handshake(t.text, e);
 }
 

@@ -374,7 +374,7 @@ static int load_version_1(const DtManifest *m, const char *folder, const DtNames
     DtFiles f = {0};
     if (!dt_path(path, folder, m->file[k], e) &&
         !open_weights(&f, names, names->each, folder, &m->file[k], 1, path, e))
-      dt_files_fill(&f, names->tensor, r, (DtRegion)(k ? DT_MOMENT + k - 1 : DT_MASTER));
+      dt_files_fill(&f, names->tensor, r, (DtRegion)(k ? DT_MOMENT + k - 1 : DT_MASTER), e);
     dt_files_close(&f);
   }
   return e->status;
@@ -384,9 +384,8 @@ static int load_parts(const DtManifest *m, const char *folder, const DtNames *na
                       int64_t kinds, DtError *e) {
   DtFiles f;
   if (!open_weights(&f, names, names->n, folder, m->file, m->nparts, folder, e))
-    for (int64_t k = 0; k < kinds; k++)
-      dt_files_fill(&f, names->tensor + k * names->each, r,
-                    (DtRegion)(k ? DT_MOMENT + k - 1 : DT_MASTER));
+    for (int64_t k = 0; k < kinds && !e->status; k++)
+      dt_files_fill(&f, names->tensor + k * names->each, r, (DtRegion)(k ? DT_MOMENT + k - 1 : DT_MASTER), e);
   dt_files_close(&f);
   return e->status;
 }
@@ -412,7 +411,7 @@ static int load(const DtCheckpoint *c, DtRun *r, int64_t moments, DtError *e) {
 }
 
 int dt_checkpoint_load(const DtCheckpoint *c, DtRun *r, DtError *e) {
-  bool training = r->p->nmoment > 0 && r->zero.moment[0];
+  bool training = r->p->nmoment > 0 && dt_holds(r, DT_MOMENT);
   r->step = c->step;
   r->samples = c->samples;
   r->seed = (uint64_t)c->seed;
@@ -426,7 +425,7 @@ int dt_checkpoint_init(const DtCheckpoint *c, const char *path, DtRun *r, DtErro
   if (c->path[0]) return load(c, r, 0, e);
   if (dt_names_make(&names, r->p, 0, e)) return e->status;
   if (!open_weights(&f, &names, names.n, NULL, &path, 1, path, e))
-    dt_files_fill(&f, names.tensor, r, DT_MASTER);
+    dt_files_fill(&f, names.tensor, r, DT_MASTER, e);
   dt_files_close(&f);
   dt_names_free(&names);
   return e->status;

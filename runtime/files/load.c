@@ -138,25 +138,30 @@ static void read_elements(const DtTensor *t, const DtLayout *l, int64_t lo, int6
   }
 }
 
-static void fill_region(const DtFiles *f, const DtTensor *tensor, DtRun *r, DtRegion region) {
-  DtType type = dt_region_type(r->p, region);
-  size_t size = dt_type_size(type);
-  for (int64_t i = 0; i < r->zero.units.ninstance; i++) {
-    int64_t number = r->zero.units.instance[i].number;
-    const DtTensor *t = find(f, tensor[number].name);
-    DtPart part = dt_instance_part(&r->zero, region, i);
-    DtLayout l;
-    dt_piece_layout(&r->zero, number, dt_world.rank, &l);
-    for (int64_t at = part.lo, n; at < part.hi; at += n) {
-      n = dt_device_window(size, part.hi - at);
-      char *to = part.at + (size_t)(at - part.lo) * size, *mapped = dt_device_map(to, (size_t)n * size, DT_WRITE);
-      read_elements(t, &l, at, at + n, type, mapped);
-      dt_device_unmap(to, mapped, (size_t)n * size, DT_WRITE);
-    }
+static int fill_instance(const DtTensor *t, DtRun *r, DtRegion region, int64_t i, DtError *e) {
+  DtStretch all = dt_instance_stretch(&r->zero, region, i);
+  DtLayout l;
+  DtView v;
+  dt_piece_layout(&r->zero, r->zero.units.instance[i].number, dt_world.rank, &l);
+  for (int64_t at = all.lo; at < all.hi; at += v.n) {
+    if (dt_view_open(&v, r, region, i, at, all.hi - at, DT_WRITE, e)) return e->status;
+    read_elements(t, &l, at, at + v.n, dt_region_type(r->p, region), v.at);
+    dt_view_close(&v);
   }
+  return 0;
 }
 
-void dt_files_fill(const DtFiles *f, const DtTensor *tensor, DtRun *r, DtRegion region) {
-  fill_region(f, tensor, r, region);
-  if (region == DT_MASTER && dt_has_masters(r->p)) fill_region(f, tensor, r, DT_PARAM);
+// Instances as they lie in a region.
+static int fill_region(const DtFiles *f, const DtTensor *tensor, DtRun *r, DtRegion region, DtError *e) {
+  const DtUnits *u = &r->zero.units;
+  for (int64_t k = 0; k < u->ninstance && dt_holds(r, region) && !e->status; k++) {
+    int64_t i = u->inside[k];
+    fill_instance(find(f, tensor[u->instance[i].number].name), r, region, i, e);
+  }
+  return e->status;
+}
+
+int dt_files_fill(const DtFiles *f, const DtTensor *tensor, DtRun *r, DtRegion region, DtError *e) {
+  if (fill_region(f, tensor, r, region, e)) return e->status;
+  return region == DT_MASTER && dt_has_masters(r->p) ? fill_region(f, tensor, r, DT_PARAM, e) : 0;
 }

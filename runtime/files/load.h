@@ -25,7 +25,8 @@ void dt_files_close(DtFiles *f);
 int dt_files_check(const DtFiles *f, const DtTensor *tensor, int64_t n, DtError *e);
 
 // Fills what this rank holds of a region from tensors of these names, one for each instance, which
-// are there. Padding becomes 0. With DT_MASTER also the parameters, which are the masters rounded.
-void dt_files_fill(const DtFiles *f, const DtTensor *tensor, DtRun *r, DtRegion region);
+// are there. Padding becomes 0. With DT_MASTER also the parameters, which are the masters rounded. Fails where offloaded
+// state does.
+int dt_files_fill(const DtFiles *f, const DtTensor *tensor, DtRun *r, DtRegion region, DtError *e);
 
 #endif

@@ -1,8 +1,9 @@
 // Gathering goes in rounds: in each, every writer takes the next chunk of what it writes, and the
 // ranks that have a piece of it send theirs. The elements of a chunk that a rank has are one range of
-// its local array (runtime/model/layout.h), so they are sent from where they are. All ranks know all
-// chunks, and post what concerns them in the order (round, writer, sender): sends and receives that
-// wait for one another cannot form a ring. While a chunk is written, the next one is on its way.
+// its local array (runtime/model/layout.h), so they are sent from where they are; offloaded ones from
+// a buffer that they are read into. All ranks know all chunks, and post what concerns them in the order
+// (round, writer, sender): sends and receives that wait for one another cannot form a ring. While a
+// chunk is written, the next one is on its way.
 #include "runtime/files/save.h"
 
 #include "runtime/files/pieces.h"
@@ -117,20 +118,45 @@ static DtNote note_of(const DtSave *s, const DtChunk *c) {
   return (DtNote){p->name, dt_told_layer(p, dt_model_instance(&s->r->zero, tensor)), NULL};
 }
 
-static char *held(const DtSave *s, const DtChunk *c, int64_t element) {
-  DtRegion region = c->item < s->names.each ? s->first
-                                            : (DtRegion)(DT_MOMENT + c->item / s->names.each - 1);
-  int64_t here = s->r->zero.stages.home[c->item % s->names.each].instance;
-  DtPart p = dt_instance_part(&s->r->zero, region, here);
-  return p.at + (size_t)(element - p.lo) * size_of(s);
+static DtRegion region_of(const DtSave *s, const DtChunk *c) {
+  return c->item < s->names.each ? s->first : (DtRegion)(DT_MOMENT + c->item / s->names.each - 1);
 }
 
-static void post_send(const DtSave *s, const DtChunk *c, int writer, Round *round) {
+static int64_t instance_of(const DtSave *s, const DtChunk *c) {
+  return s->r->zero.stages.home[c->item % s->names.each].instance;
+}
+
+// Elements `x` of what this rank holds, from a file into a buffer, once it is sent that was there before: since ranks
+// send in the order (round, writer), they may wait for that.
+static char *from_file(DtSave *s, const DtChunk *c, DtRange x, DtError *e) {
+  int b = s->turn = 1 - s->turn;
+  if (s->sent[b]) dt_wait(s->sent[b]);
+  s->sent[b] = 0;
+  DtView v;
+  for (int64_t i = x.lo; i < x.hi; i += v.n) {
+    if (dt_view_open(&v, s->r, region_of(s, c), instance_of(s, c), i, x.hi - i, DT_READ, e)) break;
+    size_t bytes = (size_t)v.n * size_of(s);
+    char *to = s->sending[b] + (size_t)(i - x.lo) * size_of(s), *mapped = dt_device_map(to, bytes, DT_WRITE);
+    memcpy(mapped, v.at, bytes);
+    dt_device_unmap(to, mapped, bytes, DT_WRITE);
+    dt_view_close(&v);
+  }
+  return s->sending[b]; // after a failure too: the writer waits for it
+}
+
+static char *held(DtSave *s, const DtChunk *c, DtRange x, DtError *e) {
+  if (dt_offloaded(&s->r->offload, region_of(s, c))) return from_file(s, c, x, e);
+  DtPart p = dt_instance_part(&s->r->zero, region_of(s, c), instance_of(s, c));
+  return p.at + (size_t)(x.lo - p.lo) * size_of(s);
+}
+
+static void post_send(DtSave *s, const DtChunk *c, int writer, Round *round, DtError *e) {
   DtLayout l;
   DtRange x = share(s, c, dt_world.rank, &l);
-  if (x.lo < x.hi)
-    round->sent = dt_send(dt_group(DT_ALL_AXES), writer, s->r->p->type, held(s, c, x.lo), x.hi - x.lo,
-                          note_of(s, c));
+  if (x.lo == x.hi) return;
+  char *from = held(s, c, x, e);
+  round->sent = dt_send(dt_group(DT_ALL_AXES), writer, s->r->p->type, from, x.hi - x.lo, note_of(s, c));
+  if (from == s->sending[s->turn]) s->sent[s->turn] = round->sent;
 }
 
 static void post_receives(const DtSave *s, const DtChunk *c, char *to, Round *round) {
@@ -150,7 +176,7 @@ static void post_receives(const DtSave *s, const DtChunk *c, char *to, Round *ro
   }
 }
 
-static bool begin_round(DtSave *s, int only, int64_t n, int buffer, Round *round) {
+static bool begin_round(DtSave *s, int only, int64_t n, int buffer, Round *round, DtError *e) {
   bool any = false;
   *round = (Round){.mine = {-1, 0, 0}};
   for (int w = 0; w < dt_world.size; w++) {
@@ -160,7 +186,7 @@ static bool begin_round(DtSave *s, int only, int64_t n, int buffer, Round *round
       round->mine = s->at[w];
       post_receives(s, &round->mine, s->received[buffer], round);
     } else {
-      post_send(s, &s->at[w], w, round);
+      post_send(s, &s->at[w], w, round, e);
     }
   }
   return any;
@@ -181,7 +207,18 @@ static int64_t scatter(const DtSave *s, const DtChunk *c, const DtLayout *l, DtR
   return placed;
 }
 
-// The same from the device.
+// The same of what this rank holds; and of what it has received, from the device. Both return what they have placed.
+static int64_t fetch_own(const DtSave *s, const DtChunk *c, const DtLayout *l, DtRange x, char *chunk, DtError *e) {
+  int64_t placed = 0;
+  DtView v;
+  for (int64_t i = x.lo; i < x.hi; i += v.n) {
+    if (dt_view_open(&v, s->r, region_of(s, c), instance_of(s, c), i, x.hi - i, DT_READ, e)) return placed;
+    placed += scatter(s, c, l, (DtRange){i, i + v.n}, v.at, chunk);
+    dt_view_close(&v);
+  }
+  return placed;
+}
+
 static int64_t fetch(const DtSave *s, const DtChunk *c, const DtLayout *l, DtRange x, char *from, char *chunk) {
   int64_t placed = 0;
   for (int64_t i = x.lo, n; i < x.hi; i += n) {
@@ -205,10 +242,14 @@ static int end_round(DtSave *s, int buffer, const Round *round, bool writes, DtE
     DtLayout l;
     DtRange x = share(s, c, r, &l);
     if (x.lo == x.hi) continue;
-    bool own = r == dt_world.rank;
-    placed += fetch(s, c, &l, x, own ? held(s, c, x.lo) : received, s->gathered[buffer]);
-    if (!own) received += (size_t)(x.hi - x.lo) * size_of(s);
+    if (r == dt_world.rank) {
+      placed += fetch_own(s, c, &l, x, s->gathered[buffer], e);
+    } else {
+      placed += fetch(s, c, &l, x, received, s->gathered[buffer]);
+      received += (size_t)(x.hi - x.lo) * size_of(s);
+    }
   }
+  if (e->status) return e->status;
   if (placed != c->to - c->from)
     return dt_fail(e, DT_EXIT_BUG, "the ranks have %lld of %lld elements of '%s'",
                    (long long)placed, (long long)(c->to - c->from),
@@ -223,9 +264,9 @@ static int gather(DtSave *s, int only, int64_t n, bool writes, DtError *e) {
   bool any = true;
   first_chunks(s);
   for (int buffer = 0; any; buffer = 1 - buffer) {
-    any = begin_round(s, only, n, buffer, &round[buffer]);
     // A failure here does not stop the others.
     DtError why = {0};
+    any = begin_round(s, only, n, buffer, &round[buffer], &why);
     if (end_round(s, 1 - buffer, &round[1 - buffer], writes, &why) && !e->status) *e = why;
     round[1 - buffer].mine.item = -1;
   }
@@ -288,6 +329,8 @@ int64_t dt_save_received(const DtProgram *p, const DtCut *cut) {
   return 2 * room(p, cut) * (int64_t)dt_type_size(p->type);
 }
 
+int64_t dt_save_sending(const DtProgram *p, const DtCut *cut) { return p->offload ? dt_save_received(p, cut) : 0; }
+
 int dt_save_open(DtSave *s, DtRun *r, bool parts, DtError *e) {
   *s = (DtSave){.r = r, .first = DT_MASTER};
   if (dt_names_make(&s->names, r->p, parts ? r->p->nmoment : 0, e)) return e->status;
@@ -304,6 +347,7 @@ int dt_save_open(DtSave *s, DtRun *r, bool parts, DtError *e) {
   for (int64_t i = 0; i < 2; i++) {
     s->gathered[i] = (char *)r->collected + (size_t)(i * s->chunk) * size_of(s);
     s->received[i] = (char *)r->received + (size_t)(i * s->room) * size_of(s);
+    if (r->sending) s->sending[i] = (char *)r->sending + (size_t)(i * s->room) * size_of(s);
   }
   return dt_out_reserve(e);
 }

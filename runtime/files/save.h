@@ -21,6 +21,9 @@ typedef struct DtSave {
   DtChunk *at;     // of each rank
   int64_t chunk, room; // elements of the longest, of what is received for one
   char *gathered[2], *received[2]; // a chunk, the host's; the pieces that others send, the device's
+  char *sending[2]; // offloaded elements on their way to a writer, the device's
+  DtTicket sent[2]; // 0: that one is free
+  int turn;         // which is used next
   DtOut out;
 } DtSave;
 
@@ -30,6 +33,7 @@ extern int64_t dt_save_chunk;
 // Bytes that gathering needs, of the host's memory and of the device's.
 int64_t dt_save_collected(const DtProgram *p);
 int64_t dt_save_received(const DtProgram *p, const DtCut *cut);
+int64_t dt_save_sending(const DtProgram *p, const DtCut *cut); // 0, but for offloaded state
 
 // Chooses writers, so that each rank writes about as many bytes, and takes r->collected and
 // r->received. `parts`: for dt_save_part too; else for dt_save_export alone. By any rank alone.

@@ -98,31 +98,33 @@ static void init_part(void *const *arg, int64_t begin, int64_t end) {
   }
 }
 
-static void init_piece(Init *x, DtPart part) {
-  size_t size = dt_type_size(x->type);
-  for (int64_t i = part.lo, n; i < part.hi; i += n) {
-    n = dt_device_window(size, part.hi - i);
-    char *at = part.at + (size_t)(i - part.lo) * size;
-    x->lo = i;
-    x->at = dt_device_map(at, (size_t)n * size, DT_WRITE);
+static int init_piece(Init *x, DtRun *r, DtRegion region, int64_t instance, DtError *e) {
+  DtStretch all = dt_instance_stretch(&r->zero, region, instance);
+  DtView v;
+  for (x->lo = all.lo; x->lo < all.hi; x->lo += v.n) {
+    if (dt_view_open(&v, r, region, instance, x->lo, all.hi - x->lo, DT_WRITE, e)) return e->status;
+    x->at = v.at;
     void *arg[] = {x};
-    dt_parallel(init_part, arg, n, 1 << 16);
-    dt_device_unmap(at, x->at, (size_t)n * size, DT_WRITE);
+    dt_parallel(init_part, arg, v.n, 1 << 16);
+    dt_view_close(&v);
   }
+  return 0;
 }
 
-static void init_region(DtRun *r, DtRegion region) {
+static int init_region(DtRun *r, DtRegion region, DtError *e) {
   const DtUnits *u = &r->zero.units;
-  for (int64_t i = 0; i < u->ninstance; i++) {
+  for (int64_t k = 0; k < u->ninstance && dt_holds(r, region) && !e->status; k++) {
+    int64_t i = u->inside[k]; // as they lie in a region
     const DtParam *a = &r->zero.p->param[u->instance[i].param];
     Init x = {.a = a, .type = dt_region_type(r->p, region), .seed = r->seed};
     dt_piece_layout(&r->zero, u->instance[i].number, dt_world.rank, &x.layout);
     x.first = u->instance[i].layer * x.layout.count;
-    init_piece(&x, dt_instance_part(&r->zero, region, i));
+    init_piece(&x, r, region, i, e);
   }
+  return e->status;
 }
 
-void dt_weights_init(DtRun *r) {
-  init_region(r, DT_PARAM);
-  if (dt_has_masters(r->p)) init_region(r, DT_MASTER);
+int dt_weights_init(DtRun *r, DtError *e) {
+  if (init_region(r, DT_PARAM, e)) return e->status;
+  return dt_has_masters(r->p) ? init_region(r, DT_MASTER, e) : 0;
 }

@@ -19,7 +19,7 @@ int dt_names_make(DtNames *names, const DtProgram *p, int moments, DtError *e);
 void dt_names_free(DtNames *names);
 
 // Fills what this rank holds of the masters with initial values, which are functions of seed, name and
-// element in the whole; and of the parameters with the same, rounded to their type.
-void dt_weights_init(DtRun *r);
+// element in the whole; and of the parameters with the same, rounded to their type. Fails where offloaded state does.
+int dt_weights_init(DtRun *r, DtError *e);
 
 #endif

@@ -144,7 +144,7 @@ static void print_memory(const DtMemory *of) {
   DtMemory m = *of;
   printf(
       "\"memory\":{\"formula\":\"parameters + masters + gradients + moments + gathered + reducing + buckets + frame + "
-      "batches + norm + collected + pipeline + tied + scratch + exchange\"");
+      "batches + norm + collected + pipeline + tied + scratch + exchange + staging\"");
   integer("parameters", m.params);
   integer("masters", m.masters);
   integer("gradients", m.grads);
@@ -160,16 +160,21 @@ static void print_memory(const DtMemory *of) {
   integer("tied", m.tied);
   integer("scratch", m.scratch);
   integer("exchange", m.exchange);
+  integer("staging", m.staging);
   integer("total", m.total);
-  printf("},\n");
+  // Where they are; beside the total, what is in the file of --offload-dir.
+  printf(",\n\"levels\":{\"device\":%lld", (long long)(m.total - m.host));
+  integer("host", m.host);
+  integer("file", m.file);
+  printf("}},\n");
 }
 
 static void print_layout(const DtProgram *p, const Layout *l) {
   printf(",\n\"layout\":{\"ranks\":%d,\"tp\":%d,\"pp\":%d,\"cp\":%d,\"ep\":1,\"dp\":%d,\"zero\":%d",
          l->ranks, l->tp, l->pp, l->cp, l->dp, p->zero);
-  printf(",\"zero_group\":%d,\"accumulate\":\"%s\",\"gather\":\"%s\",\"in_flight\":%d},\n",
+  printf(",\"zero_group\":%d,\"accumulate\":\"%s\",\"gather\":\"%s\",\"in_flight\":%d,\"offload\":\"%s\"},\n",
          l->cut.owners, p->accumulate_each ? "each" : "once", p->gather_once ? "once" : "each",
-         dt_in_flight(p));
+         dt_in_flight(p), p->offload ? "optimizer" : "none");
 }
 
 // Of a launch on this machine: the device of each rank, if it has one to itself.
@@ -277,5 +282,8 @@ void dt_plan(const DtRun *r) {
   size("tied", m.tied);
   size("scratch", m.scratch);
   size("exchange", m.exchange);
+  size("staging", m.staging);
   size("total", m.total);
+  if (m.file) printf("file of offloaded state, in %s\n", r->o.offload_dir);
+  size("file", m.file);
 }

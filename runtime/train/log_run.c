@@ -61,6 +61,7 @@ static void options(Writer *w, const DtRun *r) {
   text(w, "init", o->init);
   text(w, "save", o->save);
   text(w, "resume", o->resume);
+  if (o->offload_dir) text(w, "offload_dir", o->offload_dir);
   fputc('}', w->f);
 }
 

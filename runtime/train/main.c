@@ -88,8 +88,7 @@ static int open_data(DtRun *r, DtError *e) {
 static int fill(DtRun *r, const DtCheckpoint *c, const DtCheckpoint *init, DtError *e) {
   if (c->path[0]) return dt_checkpoint_load(c, r, e);
   if (r->o.init) return dt_checkpoint_init(init, r->o.init, r, e);
-  dt_weights_init(r);
-  return 0;
+  return dt_weights_init(r, e);
 }
 
 static int open_outputs(Program *a, const DtCheckpoint *c, DtError *e) {
@@ -146,7 +145,7 @@ static int prepare_alone(Program *a, const DtCheckpoint *c, const DtCheckpoint *
       dt_memory_allocate(r, training, e) || dt_rehearse(r, training, e))
     return e->status;
   dt_trace_begin("filling the parameters");
-  if (fill(r, c, init, e)) return e->status;
+  if (fill(r, c, init, e) || dt_offload_start(r, e)) return e->status;
   if (r->o.seed_given) {
     if (a->first && c->path[0] && r->seed != (uint64_t)r->o.seed)
       dt_note("--seed changes the order of samples from here on");
@@ -315,6 +314,7 @@ static int finish(Program *a, DtError *e) {
   dt_dataset_close(&a->r.train);
   dt_dataset_close(&a->r.val);
   if (dt_memory_check(&a->r, &more) && !e->status) *e = more;
+  dt_offload_close(&a->r.offload);
   dt_memory_free(&a->r);
   free(a->r.device);
   dt_flight_close();

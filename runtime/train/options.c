@@ -71,6 +71,8 @@ static const Option options[] = {
      "use, divided by the ranks of this machine)"},
     {"ranks", "N", POSITIVE, F(ranks), 0,
      "start N ranks on this machine (default: the number\nin the launcher's environment, or one)"},
+    {"offload-dir", "DIR", TEXT, F(offload_dir), 0,
+     "where a program of `dtc --offload` keeps its state,\nin a file of each rank that the run removes"},
     {"timeout", "SECONDS", SECONDS, F(timeout), 0,
      "limit for a silent peer (default: 100, or ten steps\nif that is more)"},
     {"reduce", "WAY", TEXT, F(reduce), 0,
@@ -213,6 +215,8 @@ static int combinations(const DtOptions *o, const DtProgram *p, DtError *e) {
     return dt_fail(e, DT_EXIT_USAGE, "--export-gradient needs a step, and --%s makes none",
                    o->eval_only ? "eval-only" : "steps 0");
   if (check_reduce(o, e)) return e->status;
+  if (o->offload_dir && !p->offload)
+    return dt_fail(e, DT_EXIT_USAGE, "--offload-dir: the program was compiled without --offload, and keeps all in memory");
   if (o->eval_only && (o->export_to || o->sample))
     return dt_fail(e, DT_EXIT_USAGE, "--eval-only computes nothing else; use --%s with --steps 0",
                    o->export_to ? "export" : "sample");

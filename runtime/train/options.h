@@ -8,7 +8,7 @@
 // What was asked for; where nothing was, the program's train block, or the default named here.
 typedef struct DtOptions {
   const char *data, *val, *init, *save, *resume, *export_to, *export_gradient, *log, *profile, *tensorboard,
-      *prompt, *reduce; // NULL: not given
+      *prompt, *reduce, *offload_dir; // NULL: not given
   int64_t steps, batch, seed, eval_every;
   int64_t schedule_steps; // where the rate's schedule ends
   int64_t save_every;     // 0: only at the end

@@ -10,6 +10,7 @@
 #include "runtime/device.h"
 #include "runtime/program.h"
 #include "runtime/pipeline/walk.h"
+#include "runtime/train/offload.h"
 #include "runtime/train/zero.h"
 
 // A rank's device, and where it is: the same number for ranks of one machine, of which it has local_size.
@@ -32,6 +33,7 @@ typedef struct DtRun {
   bool val_totalled;
   // Memory: allocated once, before the first step.
   DtZero zero;                       // parameters, gradients and moments, or this rank's pieces
+  DtOffload offload;                 // what is in a file instead
   DtWalk walk;                       // of a pipeline
   void *frame, *buffer[DT_MAX_DATA]; // a microbatch of each data argument
   void *other_frame, *other_buffer[DT_MAX_DATA]; // likewise, of the second of two in flight
@@ -41,6 +43,7 @@ typedef struct DtRun {
   int64_t nshared;
   // Chunks of tensors from which files are written, in the host's memory; what other ranks send of them; or NULL.
   void *collected, *received;
+  void *sending; // where offloaded elements are when they are sent to who writes them; or NULL
   int64_t micro; // samples in a microbatch
   // What a checkpoint holds besides regions.
   int64_t step;    // optimizer steps done
@@ -78,13 +81,16 @@ void dt_results_get(const DtRun *r, int call, double *v, int n);
 
 // runtime/base/memory.c: bytes of one rank
 typedef struct DtMemory {
-  int64_t params, masters, grads, moments; // the model's state, as ZeRO cuts it
+  int64_t params, masters, grads, moments; // the model's state, as ZeRO cuts it; 0: in a file
   int64_t gathered, reducing;     // parameters, and gradients, that are whole for a while
   int64_t buckets;                // small ones on their way (runtime/train/bucket.h)
   int64_t frame, batches, norm, collected;
   int64_t pipeline, tied; // activations and messages of a pipeline; a gradient that stages sum
   int64_t scratch, exchange; // what kernels need besides regions; this rank's part in exchanging data
+  int64_t staging; // buffers through which offloaded state passes
   int64_t total;
+  int64_t host; // of it, what is in the host's memory: all of it, where that is the device's too
+  int64_t file; // beside it: masters and moments in a file
 } DtMemory;
 // What a launch decides: the device's limits, dt_device_work_bytes and dt_exchange_bytes.
 typedef struct DtHost {
@@ -109,8 +115,11 @@ int64_t dt_memory_resident(void);         // the process's high-water mark in by
 void dt_norm_parts(const DtRun *r, double *part, int64_t stride);
 // Doubles of DtRun.norm.
 int64_t dt_norm_count(const DtUnits *u, const DtCut *cut, const DtDeviceLimits *limits);
-// Steps what this rank owns by the optimizer's formula; gradients are multiplied by `scale` first.
-void dt_update(DtRun *r, double rate, double scale);
+// Steps what this rank owns by the optimizer's formula; gradients are multiplied by `scale` first. Fails where offloaded
+// state does: then some of the parameters are updated.
+int dt_update(DtRun *r, double rate, double scale, DtError *e);
+// The slices of offloaded state that an update visits, in order: malloc's; NULL where there is no memory.
+int64_t *dt_update_order(DtRun *r, int64_t *n);
 // Divides this rank's gradients by r->grad_scale, a power of two, where they are to be seen as they are.
 void dt_unscale_gradients(DtRun *r);
 

@@ -314,14 +314,15 @@ static void finish_passes(DtRun *r, const Batch *b, const double *sum, DtResult 
   dt_walk_tie_back(r);
 }
 
-static void update(DtRun *r, const DtResult *result) {
+static int update(DtRun *r, const DtResult *result, DtError *e) {
   const DtTrain *t = &r->p->train;
   double norm = result->norm;
   // The small number is PyTorch's (clip_grad_norm_), so that clipped runs compare.
   double scale = t->clip > 0 && norm > t->clip ? t->clip / (norm + 1e-6) : 1;
   dt_trace_begin("update");
-  dt_update(r, result->rate, scale / result->loss_scale);
+  dt_update(r, result->rate, scale / result->loss_scale, e);
   dt_trace_end("update");
+  return e->status;
 }
 
 static void advance(DtRun *r) {
@@ -368,7 +369,7 @@ int dt_step(DtRun *r, DtResult *result, DtError *e) {
   result->skipped = p->loss_scaling && !finite && !isfinite(result->norm) &&
                     dt_loss_scale_skip(&r->scaling);
   if (finite) {
-    update(r, result);
+    if (update(r, result, e)) return e->status;
     if (p->loss_scaling) dt_loss_scale_clean(&r->scaling);
   }
   if (finite || result->skipped) advance(r);

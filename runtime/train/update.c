@@ -5,6 +5,7 @@
 #include "runtime/pipeline/schedule.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 // The elements of a unit that are an instance's, of those in `range`.
 static DtRange overlap(const DtInstance *x, DtRange range) {
@@ -66,6 +67,8 @@ void dt_norm_parts(const DtRun *r, double *part, int64_t stride) {
 typedef struct Update {
   DtRun *r;
   int regions; // end of those that there are
+  int64_t *order; // nothing is updated: the slices of offloaded state that would be visited, `n` so far; or NULL
+  int64_t n;
 } Update;
 
 // Whether the unit, or one that is gathered with it, awaits its gradient.
@@ -78,35 +81,84 @@ static bool awaits(const DtRun *r, int64_t unit) {
   return false;
 }
 
-// Elements `range` of a unit, which are an instance's.
-static void update_instance(const Update *u, const DtInstance *x, const DtPart part[DT_REGIONS], DtRange range) {
+// Elements of a unit, which are an instance's; those of a region that is in a file are at `staged`, the others at `part`.
+static void update_elements(const Update *u, const DtInstance *x, const DtPart part[DT_REGIONS],
+                            char *const staged[DT_REGIONS], DtRange range) {
   const DtProgram *p = u->r->zero.p;
   DtCall call = {.scalars = &u->r->scalars[p->param[x->param].decay], .count = range.hi - range.lo};
-  call.param = element(p, DT_MASTER, &part[DT_MASTER], range.lo);
-  call.grad = element(p, DT_GRAD, &part[DT_GRAD], range.lo);
-  if (dt_has_masters(p)) call.rounded = element(p, DT_PARAM, &part[DT_PARAM], range.lo);
-  for (int i = DT_MOMENT; i < u->regions; i++)
-    call.moment[i - DT_MOMENT] = element(p, (DtRegion)i, &part[i], range.lo);
+  char *at[DT_REGIONS] = {0};
+  for (int i = 0; i < u->regions; i++)
+    at[i] = staged[i] ? staged[i] : element(p, (DtRegion)i, &part[i], range.lo);
+  call.param = at[DT_MASTER];
+  call.grad = at[DT_GRAD];
+  if (dt_has_masters(p)) call.rounded = at[DT_PARAM];
+  for (int i = DT_MOMENT; i < u->regions; i++) call.moment[i - DT_MOMENT] = at[i];
   if (call.count && !dt_rehearsing) p->update(&call);
 }
 
-static void update_unit(const Update *u, int64_t unit) {
+// The same, a slice of the offloaded regions after the other; `at`: their element that is the unit's element range.lo.
+static int update_slices(Update *u, const DtInstance *x, const DtPart part[DT_REGIONS], DtRange range, int64_t at,
+                         DtError *e) {
+  DtOffload *o = &u->r->offload;
+  for (int64_t n; range.lo < range.hi; range.lo += n, at += n) {
+    char *staged[DT_REGIONS];
+    n = range.hi - range.lo;
+    if (u->order) {
+      int64_t slice = dt_offload_slice(o, u->r->p, at, &n);
+      if (!u->n || u->order[u->n - 1] != slice) u->order[u->n++] = slice;
+      continue;
+    }
+    if (dt_offload_visit(o, u->r->p, at, &n, staged, e)) return e->status;
+    update_elements(u, x, part, staged, (DtRange){range.lo, range.lo + n});
+  }
+  return 0;
+}
+
+static int update_unit(Update *u, int64_t unit, DtError *e) {
+  static char *const none[DT_REGIONS];
   const DtZero *z = &u->r->zero;
   const DtUnit *of = &z->units.unit[unit];
+  bool slices = u->r->offload.open && !dt_rehearsing;
   DtPart part[DT_REGIONS];
   for (int k = 0; k < u->regions; k++) part[k] = dt_part(z, (DtRegion)k, unit);
   // Where this rank is the owner of a piece, that is all that it steps.
-  DtRange range = z->cut.moments ? dt_owned(z, unit) : (DtRange){0, of->count};
+  DtStretch all = dt_stretch(z, DT_MOMENT, unit);
   for (int64_t i = of->first; i < of->first + of->n; i++) {
     const DtInstance *x = &z->units.instance[z->units.inside[i]];
-    update_instance(u, x, part, overlap(x, range));
+    DtRange range = overlap(x, (DtRange){all.lo, all.hi});
+    if (!slices) update_elements(u, x, part, none, range);
+    else if (update_slices(u, x, part, range, all.at + range.lo - all.lo, e)) return e->status;
   }
+  return 0;
 }
 
-void dt_update(DtRun *r, double rate, double scale) {
+// A parameter's update waits for its gradient, where another stage has it too.
+static int update_units(Update *u, DtError *e) {
+  DtZero *z = &u->r->zero;
+  for (int late = 0; late < 2; late++) {
+    if (late && !u->order) dt_walk_tie_wait(u->r);
+    for (int64_t i = 0; i < z->units.nunit; i++) {
+      if (awaits(u->r, i) != late) continue;
+      if (update_unit(u, i, e)) return e->status;
+      if (!u->order) dt_zero_updated(z, i);
+    }
+  }
+  return 0;
+}
+
+int64_t *dt_update_order(DtRun *r, int64_t *n) {
+  // Of a unit's elements the first and the last slice are shared with other units, those between are its own.
+  int64_t most = 2 * r->zero.units.nunit + r->offload.slices.plan.n;
+  Update u = {.r = r, .regions = DT_MOMENT, .order = calloc((size_t)most + 1, sizeof *u.order)};
+  DtError none = {0};
+  if (u.order) update_units(&u, &none);
+  *n = u.n;
+  return u.order;
+}
+
+int dt_update(DtRun *r, double rate, double scale, DtError *e) {
   const DtProgram *p = r->p;
   const DtTrain *t = &p->train;
-  DtZero *z = &r->zero;
   int64_t updates = r->step + 1 - r->scaling.skipped; // this one too
   Update u = {.r = r, .regions = DT_MOMENT + p->nmoment};
   for (int decay = 0; decay < 2; decay++) {
@@ -117,14 +169,9 @@ void dt_update(DtRun *r, double rate, double scale) {
     for (int i = 0; i < DT_UPDATE_SCALARS; i++) dt_set(p, &s.update, i, v[i]);
     dt_device_put(&r->scalars[decay], &s, sizeof s);
   }
-  for (int late = 0; late < 2; late++) {
-    if (late) dt_walk_tie_wait(r);
-    for (int64_t i = 0; i < z->units.nunit; i++) {
-      if (awaits(r, i) != late) continue;
-      update_unit(&u, i);
-      dt_zero_updated(z, i);
-    }
-  }
+  if (update_units(&u, e)) return e->status;
+  if (r->offload.open && !dt_rehearsing) dt_slices_leave(&r->offload.slices);
+  return 0;
 }
 
 // ---- gradients without the loss scale

@@ -87,31 +87,54 @@ DtRange dt_owned(const DtZero *z, int64_t unit) {
 
 // ---- what a rank holds
 
-DtPart dt_part(const DtZero *z, DtRegion region, int64_t unit) {
+// The region that has a program's masters.
+static DtRegion stored(const DtZero *z, DtRegion region) {
+  return region == DT_MASTER && !dt_has_masters(z->p) ? DT_PARAM : region;
+}
+
+DtStretch dt_stretch(const DtZero *z, DtRegion region, int64_t unit) {
   const DtUnit *u = &z->units.unit[unit];
   DtRange own = dt_owned(z, unit);
-  if (region == DT_MASTER && !dt_has_masters(z->p)) region = DT_PARAM;
-  DtType type = dt_region_type(z->p, region);
+  region = stored(z, region);
+  bool cut = region == DT_PARAM ? z->cut.params : region == DT_GRAD ? z->cut.grads : z->cut.moments;
+  if (!cut) return (DtStretch){0, u->count, u->offset};
+  bool in_place = region == DT_GRAD && !z->cut.each; // reduced into its place in the whole
+  return (DtStretch){own.lo, own.hi, in_place ? u->offset + own.lo : u->piece};
+}
+
+DtPart dt_part(const DtZero *z, DtRegion region, int64_t unit) {
+  region = stored(z, region);
   char *base = region == DT_PARAM    ? z->param
                : region == DT_MASTER ? z->master
                : region != DT_GRAD   ? z->moment[region - DT_MOMENT]
                : z->cut.each         ? z->sum
                                      : z->grad;
-  bool cut = region == DT_PARAM ? z->cut.params : region == DT_GRAD ? z->cut.grads : z->cut.moments;
+  DtStretch s = dt_stretch(z, region, unit);
   if (!base) return (DtPart){NULL, 0, 0};
-  if (!cut) return (DtPart){plus(type, base, u->offset), 0, u->count};
-  bool in_place = region == DT_GRAD && !z->cut.each; // reduced into its place in the whole
-  return (DtPart){plus(type, base, in_place ? u->offset + own.lo : u->piece), own.lo, own.hi};
+  return (DtPart){plus(dt_region_type(z->p, region), base, s.at), s.lo, s.hi};
+}
+
+// Of elements [lo, hi) of a unit those of an instance, as elements of that.
+static DtRange of_instance(const DtInstance *x, int64_t lo, int64_t hi) {
+  int64_t end = x->begin + x->count;
+  if (lo < x->begin) lo = x->begin;
+  if (hi > end) hi = end;
+  return (DtRange){lo - x->begin, (hi < lo ? lo : hi) - x->begin};
+}
+
+DtStretch dt_instance_stretch(const DtZero *z, DtRegion region, int64_t instance) {
+  const DtInstance *x = &z->units.instance[instance];
+  DtStretch s = dt_stretch(z, region, x->unit);
+  DtRange r = of_instance(x, s.lo, s.hi);
+  return (DtStretch){r.lo, r.hi, s.at + x->begin + r.lo - s.lo};
 }
 
 DtPart dt_instance_part(const DtZero *z, DtRegion region, int64_t instance) {
   const DtInstance *x = &z->units.instance[instance];
   DtPart p = dt_part(z, region, x->unit);
-  int64_t lo = p.lo > x->begin ? p.lo : x->begin, end = x->begin + x->count;
-  int64_t hi = p.hi < end ? p.hi : end;
-  if (hi < lo) hi = lo;
+  DtRange r = of_instance(x, p.lo, p.hi);
   DtType type = dt_region_type(z->p, region);
-  return (DtPart){p.at ? plus(type, p.at, lo - p.lo) : NULL, lo - x->begin, hi - x->begin};
+  return (DtPart){p.at ? plus(type, p.at, x->begin + r.lo - p.lo) : NULL, r.lo, r.hi};
 }
 
 // ---- parameters

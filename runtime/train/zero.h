@@ -61,6 +61,11 @@ typedef struct DtPart {
   int64_t lo, hi;
 } DtPart;
 
+// The same, wherever the region is: elements [lo, hi), and the element of the region that the first of them is.
+typedef struct DtStretch {
+  int64_t lo, hi, at;
+} DtStretch;
+
 enum { DT_SLOTS = 2 }; // one is used while the other is filled or emptied
 typedef struct DtSlot {
   int64_t unit; // -1: none
@@ -110,6 +115,9 @@ static inline DtType dt_region_type(const DtProgram *p, DtRegion region) {
 DtPart dt_part(const DtZero *z, DtRegion region, int64_t unit);
 // What it holds of an instance; lo and hi count the instance's elements.
 DtPart dt_instance_part(const DtZero *z, DtRegion region, int64_t instance);
+// The same of a region that may be in no memory.
+DtStretch dt_stretch(const DtZero *z, DtRegion region, int64_t unit);
+DtStretch dt_instance_stretch(const DtZero *z, DtRegion region, int64_t instance);
 // The part of a unit that this rank is the owner of.
 DtRange dt_owned(const DtZero *z, int64_t unit);
 

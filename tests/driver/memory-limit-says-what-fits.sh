@@ -41,5 +41,12 @@ expect 1 dtc --memory "$alone" --tp 2 --in-flight 2
 says "in-flight 1 would fit: $alone bytes" err.txt
 expect 0 dtc --memory "$alone" --tp 2 --in-flight 1
 
+# The optimizer's state in a file.
+away=$(total --offload optimizer -D microbatch=1)
+expect 1 dtc --memory "$away" -D microbatch=1
+says "offload optimizer would fit: $away bytes, and [0-9]+ in a file" err.txt
+expect 0 dtc --memory "$away" -D microbatch=1 --offload optimizer
+expect 1 dtc --memory $((away - 1)) -D microbatch=1 --offload optimizer
+
 expect 1 dtc --memory 1000
 says "parameters, gradients and optimizer state alone take" err.txt

@@ -83,6 +83,19 @@ expect 2 "$DTC" x.dt --reduce-dtype bf16 --interpret
 says "interpret computes in double precision" err.txt
 expect 2 "$DTC" "$SRC/examples/mlp.dt" --precision fp64 --reduce-dtype bf16 -o train
 says "a program of fp64 sums gradients in fp64" err.txt
+for what in parameters activations optimizer,parameters; do
+  expect 2 "$DTC" x.dt --offload $what
+  says "offload $what: this version of dtc offloads the optimizer's state alone" err.txt
+done
+expect 2 "$DTC" x.dt --offload moments
+says "offload moments: expected optimizer" err.txt
+expect 2 "$DTC" x.dt --offload optimizer --interpret
+says "interpret has no files" err.txt
+expect 2 "$DTC" "$SRC/examples/mlp.dt" --offload optimizer --target cuda --report
+says "for --target cpu alone" err.txt
+sed 's/sgd(lr = 0.1.*)/sgd(lr = 0.1)/' "$SRC/examples/mlp.dt" >sgd.dt
+expect 2 "$DTC" sgd.dt --offload optimizer --report
+says "optimizer has no state" err.txt
 expect 2 "$DTC" x.dt --bundle folder
 says "bundle holds CUDA libraries, and a program for the CPU needs none" err.txt
 expect 2 "$DTC" x.dt --emit nothing

@@ -209,9 +209,9 @@ static int init(void *argument) {
   World *w = malloc(sizeof *w);
   if (!w || begin(w, argument)) return 1;
   w->r.seed = 9;
-  dt_weights_init(&w->r);
   DtSaver s;
   DtError e = {0};
+  HOLDS(dt_weights_init(&w->r, &e) == 0);
   char name[64];
   snprintf(name, sizeof name, "i%d.safetensors", (int)((const Case *)argument - cases));
   HOLDS(dt_saver_open(&s, &w->r, NULL, &e) == 0);

@@ -67,7 +67,7 @@ layout() {
   for threads in 1 3; do
     rm -rf counts.txt ck
     COUNTS=$PWD/counts.txt ./train --quiet --eval-every 2 --val train.bin --ranks "$1" --threads $threads \
-      --steps 5 --save ck --save-every 2 --keep 2 --log log.jsonl
+      --steps 5 --save ck --save-every 2 --keep 2 --log log.jsonl ${WHERE:-}
     [ "$(wc -l <counts.txt)" -eq "$1" ] || fail "${*:2}: not every rank was counted"
     grep -vq "^steps 5: 0, validations 3: 0, checkpoints 3: 0, all: 0$" counts.txt || continue
     cat counts.txt >&2
@@ -76,6 +76,7 @@ layout() {
 }
 for stage in 0 1 2 3; do layout 2 --zero $stage; done
 layout 1
+WHERE="--offload-dir ." layout 2 --zero 1 --offload optimizer --precision bf16
 layout 4 --zero 2 --zero-group 2
 layout 2 --tp 2
 layout 4 --tp 2 --in-flight 2 --zero 1 -D microbatch=1

@@ -20,7 +20,7 @@
 enum { SLACK = DT_SCRATCH_SLACK, CANARY = DT_CANARY, PAGE = 4096, PART = 1 << 20 };
 
 const DtDeviceLimits *dt_device_limits(void) {
-  static const DtDeviceLimits limits = {.map_bytes = INT64_MAX, .squares_block = 4096};
+  static const DtDeviceLimits limits = {.map_bytes = INT64_MAX, .squares_block = 4096, .in_host = true};
   return &limits;
 }
 

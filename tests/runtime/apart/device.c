@@ -105,6 +105,7 @@ const DtDeviceLimits *dt_device_limits(void) {
   static DtDeviceLimits limits;
   limits = *cpu_limits();
   limits.map_bytes = WINDOW;
+  limits.in_host = false;
   return &limits;
 }
 
