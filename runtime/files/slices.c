@@ -267,7 +267,9 @@ char *dt_slices_visit(DtSlices *s, int64_t slice, DtError *e) {
     return NULL;
   }
   dt_trace_begin("wait for offloaded state");
+  int64_t began = dt_nanoseconds();
   bool there = wait_for(s, &s->read, s->begun + 1);
+  s->waited += dt_nanoseconds() - began;
   dt_trace_end("wait for offloaded state");
   if (!there) return failure(s, e), NULL;
   return buffer_of(s, s->begun++);

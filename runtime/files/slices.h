@@ -38,6 +38,7 @@ typedef struct DtSlices {
   int64_t *order, norder;
   int64_t *back; // of each visit of a round: how many visits ago its slice was visited before
   int64_t begun; // visits
+  int64_t waited; // nanoseconds that they have waited for their slices
   DtCounter read, done, written; // visits: whose slice is in its buffer; that are over; whose slice is in the file
   _Atomic int stop, failed;      // failed: 1 + the thread, 0: none
   DtError error[2];

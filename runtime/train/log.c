@@ -217,6 +217,7 @@ int dt_log_step(DtLog *l, const DtRun *r, const DtResult *s, bool done, DtError 
   number(l, "tokens_per_s", (double)tokens / s->seconds);
   number(l, "seconds", s->seconds);
   if (dt_world.size > 1) number(l, "comm_exposed_seconds", s->exposed);
+  if (r->offload.open) number(l, "offload_exposed_seconds", s->away);
   fprintf(l->file, ",\"memory_bytes\":%lld,\"skipped\":%s", (long long)dt_memory_resident(),
           done && !s->skipped ? "false" : "true");
   time_stamp(l);

@@ -49,6 +49,12 @@ void dt_offload_close(DtOffload *o) {
   o->open = false;
 }
 
+double dt_offload_exposed(DtOffload *o) {
+  double seconds = 1e-9 * (double)o->slices.waited;
+  o->slices.waited = 0;
+  return seconds;
+}
+
 bool dt_holds(const DtRun *r, DtRegion region) {
   const DtZero *z = &r->zero;
   if (dt_offloaded(&r->offload, region)) return true;

@@ -27,6 +27,9 @@ int dt_offload_open(struct DtRun *r, bool training, DtError *e);
 int dt_offload_start(struct DtRun *r, DtError *e);
 void dt_offload_close(DtOffload *o);
 
+// Seconds that updates have waited for slices, since it was last asked.
+double dt_offload_exposed(DtOffload *o);
+
 // Whether the run has the region, in memory or in a file; and in a file.
 bool dt_holds(const struct DtRun *r, DtRegion region);
 static inline bool dt_offloaded(const DtOffload *o, DtRegion region) { return o->array[region] > 0; }

@@ -132,6 +132,7 @@ typedef struct DtResult {
   int64_t samples;
   double seconds;
   double exposed; // of them, in which kernels waited for what ranks exchange
+  double away;    // of them, in which the update waited for offloaded state
 } DtResult;
 // Numbers that ranks sum at the end of a step: results, flags, squares of the gradient's norm.
 int64_t dt_shared_count(const DtUnits *u, const DtProgram *p, const DtCut *cut);

@@ -377,6 +377,7 @@ int dt_step(DtRun *r, DtResult *result, DtError *e) {
   dt_device_sync();
   result->seconds = dt_seconds() - began;
   result->exposed = dt_comm_exposed();
+  result->away = dt_offload_exposed(&r->offload);
   if (finite || result->skipped) return 0;
   if (r->scaling.in_row >= DT_SCALE_SKIPS) return scale_is_least(r, result, e);
   return not_finite(r, result, total, e);

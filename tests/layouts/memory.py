@@ -11,6 +11,7 @@ as a pattern, and the runtime tells how far each was written. Checked, for each 
   and where data is staged for other ranks, the plan is a bound
   on one thread some rank asks for the scratch that was planned, to the byte; no thread uses more
   than it asked for
+  with --offload no region holds moments, and the file that report and program name has their bytes
   regions add up to what `dtc --report --dp N` and `train --info --ranks N` say of the stage that
   needs most
   with --zero 3 a rank has, of parameters, gradients and moments, the sum over units of
@@ -33,7 +34,8 @@ import layouts
 ALIGNMENT = 64
 # What a file's chunks need depends on how they fall on the ranks' pieces; slots of the exchange take
 # turns; a block of attention uses less of its scratch where there are few queries.
-BOUNDS = ["collected", "exchange", "scratch"]
+BOUNDS = ["collected", "exchange", "scratch", "staging"]
+AWAY = []  # --offload: options of dtc
 
 
 def arguments():
@@ -48,6 +50,7 @@ def arguments():
     p.add_argument("--layout", help="this one, as a failure prints it")
     p.add_argument("--axes", nargs="*", default=["tp", "pp", "cp"], help="axes that may exceed 1")
     p.add_argument("--cuda", action="store_true", help="CUDA programs whose kernels run on the CPU")
+    p.add_argument("--offload", action="store_true", help="the optimizer's state is in files")
     p.add_argument("--keep", action="store_true", help="keep the folder")
     return p.parse_args()
 
@@ -58,7 +61,7 @@ def train(runner, model, l, name, check, threads):
         (shutil.rmtree if os.path.isdir(old) else os.remove)(old)
     command = ["./train-memory", *model.arguments, "--ranks", str(l["ranks"]),
                "--threads", str(threads), "--steps", "2", "--eval-every", "2", "--save", f"{name}.ck",
-               "--log", f"{name}.jsonl", "--quiet"]
+               "--log", f"{name}.jsonl", "--quiet", *(["--offload-dir", runner.folder] if AWAY else [])]
     runner.must((["env", f"DT_MEMORY_CHECK={name}.used"] if check else []) + command)
     with open(f"{runner.folder}/{name}.jsonl") as f:
         return [(r["loss"], r["grad_norm"]) for r in map(json.loads, f) if "loss" in r]
@@ -120,7 +123,7 @@ def check_plan(runner, model, l, totals, threads):
     info = json_of(runner.must(["./train-memory", "--info", "--ranks", str(l["ranks"]),
                                 "--threads", str(threads)]))
     command = [runner.dtc, model.path, "--precision", "fp64", *eq.options(l), "--dp", str(dp),
-               *runner.target, "--report=json"]
+               *runner.target, *AWAY, "--report=json"]
     for d in model.defines + [f"microbatch={l['micro']}"]:
         command += ["-D", d]
     report = json_of(runner.must(command))
@@ -129,6 +132,9 @@ def check_plan(runner, model, l, totals, threads):
     said = [report["memory"]["total"] + more, info["memory"]["total"], max(totals)]
     if len(set(said)) > 1:
         raise eq.Failed("the report says {} bytes, the program {}, its regions have {}".format(*said))
+    files = report["memory"]["file"], info["memory"]["levels"]["file"]
+    if files[0] != files[1] or bool(files[0]) != bool(AWAY):
+        raise eq.Failed("the report has a file of {} bytes, the program one of {}".format(*files))
     return info
 
 
@@ -155,7 +161,7 @@ def check_pieces(info, used, l):
         return False
     want = 8 * pieces(info, owners)
     sums = ["sums 1"] if l["accumulate"] == "each" else []  # else they are whole until the last
-    for name in ["parameters 1", "moments 1", "moments 2", *sums]:
+    for name in ["parameters 1", *([] if AWAY else ["moments 1", "moments 2"]), *sums]:
         if used[0, name][0] != want:
             raise eq.Failed(f"{used[0, name][0]} bytes of {name}, not {want}: of each unit "
                             f"ceil(n / {owners})")
@@ -163,12 +169,14 @@ def check_pieces(info, used, l):
 
 
 def check(runner, model, l, threads):
-    runner.compile(model, l, "train-memory", runner.target)
+    runner.compile(model, l, "train-memory", [*runner.target, *AWAY])
     plain = train(runner, model, l, "plain", False, threads)
     seen = train(runner, model, l, "seen", True, threads)
     if seen != plain or len(plain) != 2:
         raise eq.Failed(f"what was never written is read: {plain} became {seen}")
     used, totals, scratch = regions(runner, "seen", l["ranks"])
+    if AWAY and any("moments" in name or "masters" in name for _, name in used):
+        raise eq.Failed("moments are in memory")
     check_use(used, ALIGNMENT * (4 if runner.target else 1))  # where storage in a frame begins
     check_scratch(runner, scratch, threads, l["ranks"])
     return check_pieces(check_plan(runner, model, l, totals, threads), used, l)
@@ -196,6 +204,8 @@ def main():
     o = arguments()
     rng, folder = random.Random(o.seed), tempfile.mkdtemp(prefix="memory-")
     layouts.write_data(folder, rng)
+    if o.offload:
+        AWAY.extend(["--offload", "optimizer"])
     if o.cuda:
         eq.Runner.target = eq.CUDA
     runner, done, failed, refused, shown = eq.Runner(os.path.abspath(o.dtc), folder), 0, 0, 0, 0

@@ -6,3 +6,7 @@ python3 "$SRC/tests/layouts/memory.py" --dtc "$DTC" --count "${LAYOUTS:-4}" --se
   { cat out.txt >&2; fail "a rank used other memory than planned"; }
 cat out.txt
 says "[1-9][0-9]* held ZeRO 3's pieces" out.txt
+# With the optimizer's state in files.
+python3 "$SRC/tests/layouts/memory.py" --dtc "$DTC" --offload --count "${LAYOUTS:-2}" --seed "${SEED:-3}" --model gpt2 >out.txt ||
+  { cat out.txt >&2; fail "a rank used other memory than planned with --offload"; }
+cat out.txt

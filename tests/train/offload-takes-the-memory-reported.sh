@@ -15,6 +15,8 @@ most = max(r["memory_bytes"] for r in map(json.loads, open(f"{name}.jsonl")) if 
 print(f"{name} on {ranks}: {most / 2**20:.1f} MiB resident, {m['total'] / 2**20:.1f} reported, {m['file'] / 2**20:.1f} in a file")
 assert abs(most - m["total"]) <= 0.05 * m["total"] + (64 << 20), (most, m)
 away = name.startswith("offload")
+for r in map(json.loads, open(f"{name}.jsonl")):
+  if "loss" in r: assert 0 < r["offload_exposed_seconds"] <= r["seconds"] if away else "offload_exposed_seconds" not in r, r
 assert m["optimizer"] == 0 if away else m["optimizer"] >= 8 * info["parameters"], m
 if away: # whole slices of each array
     assert state <= m["file"] < state + 3 * (1 << 20) + 4096 and m["masters"] == 0 < m["staging"] <= 13 << 20, (state, m)
