@@ -15,7 +15,15 @@
 const DtInstance *dt_model_instance(const DtZero *z, int64_t number); // on its stage
 const DtParam *dt_model_param(const DtZero *z, int64_t number);
 
-// The local array of an instance on a rank.
+// A rank of any launch: the sizes of the mesh's axes, and its numbers along them.
+typedef struct DtMesh {
+  int degree[DT_AXES], coord[DT_AXES];
+} DtMesh;
+// The local array of a parameter's instances there, and the elements of it that the rank answers for in files.
+void dt_mesh_layout(const DtMesh *m, const DtParam *p, DtLayout *l);
+DtRange dt_mesh_piece(const DtMesh *m, const DtStages *s, const DtCut *cut, int64_t instance, const DtLayout *l);
+
+// The same of a rank of this launch: the local array of an instance.
 void dt_piece_layout(const DtZero *z, int64_t instance, int rank, DtLayout *l);
 
 // The elements of its local array that a rank answers for in files.

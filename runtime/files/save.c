@@ -7,6 +7,7 @@
 #include "runtime/files/save.h"
 
 #include "runtime/files/pieces.h"
+#include "runtime/files/writers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,55 +30,6 @@ static DtRange share(const DtSave *s, const DtChunk *c, int rank, DtLayout *l) {
   r.hi = dt_layout_trim(l, r.hi);
   if (r.hi < r.lo) r.hi = r.lo;
   return r;
-}
-
-// ---- Who writes what
-
-typedef struct {
-  int64_t count, item;
-  int holders;
-} Weight;
-
-// Those that have the least choice first, of those the longest.
-static int sooner(const void *a, const void *b) {
-  const Weight *x = a, *y = b;
-  if (x->holders != y->holders) return x->holders < y->holders ? -1 : 1;
-  if (x->count != y->count) return x->count > y->count ? -1 : 1;
-  return x->item < y->item ? -1 : x->item > y->item;
-}
-
-static bool holds(const DtSave *s, int64_t item, int rank) {
-  DtChunk all = {item, 0, s->names.tensor[item].count};
-  DtLayout l;
-  DtRange has = share(s, &all, rank, &l);
-  return has.lo < has.hi;
-}
-
-// Each to the rank with the least so far of those that have a piece of it. Longest first is within 4/3
-// of the best possible where all may write all (Graham 1969).
-static int choose_writers(DtSave *s, DtError *e) {
-  Weight *w = calloc((size_t)s->names.n + 1, sizeof *w);
-  int64_t *load = calloc((size_t)dt_world.size, sizeof *load);
-  if (!w || !load) {
-    free(w);
-    free(load);
-    return dt_fail(e, DT_EXIT_OS, "no memory to divide the writing");
-  }
-  for (int64_t i = 0; i < s->names.n; i++) {
-    w[i] = (Weight){s->names.tensor[i].count, i, 0};
-    for (int r = 0; r < dt_world.size; r++) w[i].holders += holds(s, i, r);
-  }
-  qsort(w, (size_t)s->names.n, sizeof *w, sooner);
-  for (int64_t i = 0; i < s->names.n; i++) {
-    int best = -1;
-    for (int r = 0; r < dt_world.size; r++)
-      if (holds(s, w[i].item, r) && (best < 0 || load[r] < load[best])) best = r;
-    s->writer[w[i].item] = best < 0 ? 0 : best;
-    load[s->writer[w[i].item]] += w[i].count;
-  }
-  free(w);
-  free(load);
-  return 0;
 }
 
 // ---- Chunks
@@ -339,7 +291,9 @@ int dt_save_open(DtSave *s, DtRun *r, bool parts, DtError *e) {
   s->at = calloc((size_t)dt_world.size, sizeof *s->at);
   if (!s->writer || !s->mine || !s->at)
     return dt_fail(e, DT_EXIT_OS, "no memory for the list of tensors");
-  if (parts && choose_writers(s, e)) return e->status;
+  int64_t most;
+  for (int i = 0; parts && i < r->zero.stages.n; i++)
+    if (dt_writers(&r->zero.stages, i, &r->zero.cut, dt_world.degree, r->p->nmoment, s->writer, &most, e)) return e->status;
   for (int64_t i = 0; parts && i < s->names.n; i++)
     if (s->writer[i] == dt_world.rank) s->mine[s->nmine++] = s->names.tensor[i];
   s->chunk = longest(r->p);
