@@ -44,6 +44,9 @@ static inline int dt_tp_coord(void) {
          dt_world.degree[DT_AXIS_TP] * dt_world.coord[DT_AXIS_TP_OUTER];
 }
 
+// The degrees of the mesh that a launch of `size` ranks has.
+void dt_mesh_degrees(const DtProgram *p, int size, int to[DT_AXES]);
+
 // Members of a group by number; the process itself is number `me`.
 typedef struct DtGroup {
   int n, me;

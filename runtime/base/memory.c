@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "runtime/base/canary.h"
+#include "runtime/base/limit.h"
 #include "runtime/base/parallel.h"
 #include "runtime/device.h"
 #include "runtime/train/run.h"
@@ -41,12 +42,14 @@ DtMemory dt_memory(const DtStages *s, int stage, const DtProgram *p, const DtCut
   if (saves) m.collected = gathered + dt_save_received(p, cut) + dt_save_sending(p, cut);
   if (walk) m.pipeline = dt_walk_bytes(walk);
   m.tied = size * dt_tie_count(s, stage, cut->grads ? cut->owners : 1);
+  m.snapshot = host.snapshot;
   m.scratch = host.work;
   m.exchange = host.exchange ? host.exchange + host.limits->exchange : 0;
   m.total = m.params + m.masters + m.grads + m.moments + m.gathered + m.reducing + m.buckets + m.frame +
-            m.batches + m.norm + m.collected + m.pipeline + m.tied + m.scratch + m.exchange + m.staging;
+            m.batches + m.norm + m.collected + m.pipeline + m.tied + m.snapshot + m.scratch +
+            m.exchange + m.staging;
   int64_t shared = (int64_t)sizeof(double) * dt_shared_count(u, p, cut);
-  m.host = host.limits->in_host ? m.total : m.staging + gathered + shared + host.exchange;
+  m.host = host.limits->in_host ? m.total : m.staging + m.snapshot + gathered + shared + host.exchange;
   return m;
 }
 
@@ -59,7 +62,7 @@ typedef struct Region {
   int zeros; // bytes of each number, all of which are 0 at the start; 0: nothing of it is read before it is written
   bool host; // memory of the host
 } Region;
-enum { MOST_REGIONS = 22 + DT_MOST_IN_FLIGHT * (1 + DT_MAX_DATA) };
+enum { MOST_REGIONS = 23 + DT_MOST_IN_FLIGHT * (1 + DT_MAX_DATA) };
 
 static void *address(const Region *g) {
   void *p;
@@ -76,7 +79,7 @@ static int allocate(const Region *g, DtError *e) {
 DtMemory dt_memory_of(const DtRun *r) {
   return dt_memory(&r->zero.stages, dt_world.coord[DT_AXIS_PP], r->p, &r->zero.cut,
                    r->o.save || r->o.export_to || r->o.export_gradient, &r->walk,
-                   (DtHost){dt_device_limits(), dt_device_work_bytes(r->p, dt_threads()), dt_exchange_bytes()});
+                   (DtHost){dt_device_limits(), dt_device_work_bytes(r->p, dt_threads()), dt_exchange_bytes(), r->snapshot_bytes});
 }
 
 static int list_regions(DtRun *r, Region list[MOST_REGIONS]) {
@@ -114,22 +117,35 @@ static int list_regions(DtRun *r, Region list[MOST_REGIONS]) {
   int64_t sending = m.collected ? dt_save_sending(r->p, &z->cut) : 0;
   list[n++] = (Region){.at = &r->received, .bytes = m.collected - collected - sending, .name = "collected"};
   list[n++] = (Region){.at = &r->sending, .bytes = sending, .name = "collected"};
+  list[n++] = (Region){.at = &r->snapshot, .bytes = m.snapshot, .training = true, .name = "snapshot", .host = true};
   list[n++] = (Region){.at = &r->walk.memory, .bytes = m.pipeline, .name = "pipeline"};
   list[n++] = (Region){.at = &r->walk.tied, .bytes = m.tied, .training = true, .name = "tied"};
   return n;
 }
 
+static int too_little(const DtRun *r, int ranks, int64_t need, int64_t have, const char *who, DtError *e) {
+  const double GIB = 1 << 30;
+  char more[160] = "";
+  if (r->snapshot_bytes)
+    snprintf(more, sizeof more, "; %.2f GiB of it are the snapshot that --save-every writes behind the steps: --save-sync "
+             "needs none", (double)r->snapshot_bytes / GIB);
+  if (ranks == 1)
+    return dt_fail(e, DT_EXIT_OS, "%s needs %.2f GiB of memory, %s %.2f%s", r->p->model, (double)need / GIB, who,
+                   (double)have / GIB, more);
+  return dt_fail(e, DT_EXIT_OS, "%s needs %.2f GiB of memory a rank, %s %.2f for %d%s", r->p->model, (double)need / GIB, who,
+                 (double)have / GIB, ranks, more);
+}
+
 // The memory that all ranks of this machine need, or will soon, must fit: none is to be killed hours later.
 static int check_fits(const DtRun *r, int64_t need, DtError *e) {
   const char *who;
-  int64_t have = dt_device_memory(dt_world.local_size > 1 ? dt_world.local_size : 1, &who);
   int ranks = dt_world.local_size > 1 ? dt_world.local_size : 1;
-  if (need <= have / ranks) return 0;
-  if (ranks == 1)
-    return dt_fail(e, DT_EXIT_OS, "%s needs %.2f GiB of memory, %s %.2f", r->p->model,
-                   (double)need / (1 << 30), who, (double)have / (1 << 30));
-  return dt_fail(e, DT_EXIT_OS, "%s needs %.2f GiB of memory a rank, %s %.2f for %d", r->p->model,
-                 (double)need / (1 << 30), who, (double)have / (1 << 30), ranks);
+  int64_t have = dt_device_memory(ranks, &who), snapshot = r->snapshot_bytes;
+  bool apart = !dt_device_limits()->in_host, group;
+  if (apart) need -= snapshot;
+  if (need > have / ranks) return too_little(r, ranks, need, have, who, e);
+  have = apart && snapshot ? dt_memory_limit("", &group) : 0;
+  return have && snapshot > have / ranks ? too_little(r, ranks, snapshot, have, "the machine has", e) : 0;
 }
 
 int dt_memory_allocate(DtRun *r, bool training, DtError *e) {

@@ -86,14 +86,18 @@ static void make_mask(unsigned mask) {
   to->g.id = (int)mask;
 }
 
+void dt_mesh_degrees(const DtProgram *p, int size, int to[DT_AXES]) {
+  to[DT_AXIS_TP_OUTER] = degree(p->tp_outer);
+  to[DT_AXIS_TP] = degree(p->tp) / degree(p->tp_outer);
+  to[DT_AXIS_CP] = degree(p->cp);
+  to[DT_AXIS_PP] = degree(p->pp);
+  to[DT_AXIS_DP] = size / (degree(p->tp) * degree(p->cp) * degree(p->pp));
+}
+
 void dt_world_set(const DtProgram *p, int rank, int size, int local_rank, int local_size) {
   DtWorld *w = &dt_world;
   *w = (DtWorld){.rank = rank, .size = size, .local_rank = local_rank, .local_size = local_size};
-  w->degree[DT_AXIS_TP_OUTER] = degree(p->tp_outer);
-  w->degree[DT_AXIS_TP] = degree(p->tp) / degree(p->tp_outer);
-  w->degree[DT_AXIS_CP] = degree(p->cp);
-  w->degree[DT_AXIS_PP] = degree(p->pp);
-  w->degree[DT_AXIS_DP] = size / (degree(p->tp) * degree(p->cp) * degree(p->pp));
+  dt_mesh_degrees(p, size, w->degree);
   int left = rank;
   for (int a = 0; a < DT_AXES; a++) {
     w->coord[a] = left % w->degree[a];

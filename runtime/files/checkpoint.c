@@ -114,6 +114,14 @@ static int take_folder(DtSaver *s, const char *folder, DtError *e) {
   return dt_agree_on(e);
 }
 
+int dt_saver_plan(DtRun *r, DtError *e) {
+  bool steps = !r->o.eval_only && r->step < r->o.steps;
+  r->snapshot_bytes = 0;
+  if (!steps || !r->o.save || !r->o.save_every) return 0;
+  return dt_save_snapshot_bytes(r->p, &r->zero.stages, dt_world.coord[DT_AXIS_PP], &r->zero.cut, dt_world.size,
+                                &r->snapshot_bytes, e);
+}
+
 int dt_saver_open(DtSaver *s, DtRun *r, const char *folder, DtError *e) {
   *s = (DtSaver){.lock = -1};
   if (folder && take_folder(s, folder, e)) return e->status;
@@ -142,10 +150,12 @@ static int make_folder(const char *path, DtError *e) {
 static int write_part(DtSaver *s, const char *folder, DtError *e) {
   char path[PATH_MAX], name[DT_PART_NAME];
   DtPartInfo mine = {0, 0};
+  atomic_bool never = false;
   dt_part_name(name, dt_world.rank);
   // It is short enough: take_folder has left room.
   if (dt_path(path, folder, name, e)) return e->status;
-  dt_save_part(&s->save, path, &mine, e);
+  if (!s->save.snapshot) dt_save_part(&s->save, path, &mine, e);
+  else if (!dt_save_take(&s->save, e)) dt_save_taken(&s->save, path, &never, &mine, e);
   if (dt_agree_on(e)) return e->status;
   enum { WORDS = sizeof mine / sizeof(int32_t) };
   dt_control_gather(world(), DT_TYPE_I32, &mine, s->part, WORDS, (DtNote){"the parts of a checkpoint", -1, NULL});

@@ -24,6 +24,10 @@ typedef struct DtSaver {
   DtPartInfo *part; // of each rank
 } DtSaver;
 
+// Sets r->snapshot_bytes: where --save-every asks for checkpoints behind the steps. Before dt_memory_allocate, once r->zero is
+// open; by any rank alone. 71.
+int dt_saver_plan(DtRun *r, DtError *e);
+
 // Takes what saving needs, and `folder` (NULL: none): created, locked against a second run, and
 // cleared of what a run that was killed while saving has left. 73 where it cannot be written.
 // dt_saver_close (by any rank alone) in either case.

@@ -15,6 +15,10 @@
 
 int64_t dt_save_chunk = 1 << 19;
 
+// Where a writer puts the chunks that it gathers.
+typedef enum { NOWHERE, TO_FILE, TO_SNAPSHOT } Target;
+enum { WRITTEN_AT_ONCE = 4 << 20 }; // bytes of a snapshot
+
 static size_t size_of(const DtSave *s) { return dt_type_size(s->r->p->type); }
 
 // What a rank sends of a chunk: elements of its local array.
@@ -183,21 +187,23 @@ static int64_t fetch(const DtSave *s, const DtChunk *c, const DtLayout *l, DtRan
   return placed;
 }
 
-static int end_round(DtSave *s, int buffer, const Round *round, bool writes, DtError *e) {
+static int end_round(DtSave *s, int buffer, const Round *round, Target target, DtError *e) {
   const DtChunk *c = &round->mine;
   char *received = s->received[buffer];
   int64_t placed = 0;
   dt_wait(round->sent);
   dt_wait_receives(round->first, round->last);
   if (c->item < 0) return 0;
+  char *to = s->gathered[buffer];
+  if (target == TO_SNAPSHOT) to = s->snapshot + (size_t)(s->place[c->item] + c->from) * size_of(s);
   for (int r = 0; r < dt_world.size; r++) {
     DtLayout l;
     DtRange x = share(s, c, r, &l);
     if (x.lo == x.hi) continue;
     if (r == dt_world.rank) {
-      placed += fetch_own(s, c, &l, x, s->gathered[buffer], e);
+      placed += fetch_own(s, c, &l, x, to, e);
     } else {
-      placed += fetch(s, c, &l, x, received, s->gathered[buffer]);
+      placed += fetch(s, c, &l, x, received, to);
       received += (size_t)(x.hi - x.lo) * size_of(s);
     }
   }
@@ -206,12 +212,12 @@ static int end_round(DtSave *s, int buffer, const Round *round, bool writes, DtE
     return dt_fail(e, DT_EXIT_BUG, "the ranks have %lld of %lld elements of '%s'",
                    (long long)placed, (long long)(c->to - c->from),
                    s->names.tensor[c->item].name);
-  if (writes) dt_out_write(&s->out, s->gathered[buffer], (size_t)placed * size_of(s));
+  if (target == TO_FILE) dt_out_write(&s->out, to, (size_t)placed * size_of(s));
   return 0;
 }
 
-// The first n tensors, from all ranks to their writers, which write them where `writes`.
-static int gather(DtSave *s, int only, int64_t n, bool writes, DtError *e) {
+// The first n tensors, from all ranks to their writers.
+static int gather(DtSave *s, int only, int64_t n, Target target, DtError *e) {
   Round round[2] = {{.mine = {-1, 0, 0}}, {.mine = {-1, 0, 0}}};
   bool any = true;
   first_chunks(s);
@@ -219,10 +225,16 @@ static int gather(DtSave *s, int only, int64_t n, bool writes, DtError *e) {
     // A failure here does not stop the others.
     DtError why = {0};
     any = begin_round(s, only, n, buffer, &round[buffer], &why);
-    if (end_round(s, 1 - buffer, &round[1 - buffer], writes, &why) && !e->status) *e = why;
+    if (end_round(s, 1 - buffer, &round[1 - buffer], target, &why) && !e->status) *e = why;
     round[1 - buffer].mine.item = -1;
   }
   return e->status;
+}
+
+static int close_file(DtSave *s, DtPartInfo *info, DtError *e) {
+  if (dt_out_close(&s->out, e)) return e->status;
+  *info = (DtPartInfo){(int64_t)s->out.bytes, dt_hash_end(&s->out.hash)};
+  return 0;
 }
 
 static int write_file(DtSave *s, const char *path, const DtTensor *tensor, int64_t ntensor, int only,
@@ -230,15 +242,31 @@ static int write_file(DtSave *s, const char *path, const DtTensor *tensor, int64
   bool open = ntensor > 0 && !dt_out_open(&s->out, path, e);
   *info = (DtPartInfo){0, 0};
   if (open) dt_weights_header(&s->out, tensor, ntensor, s->r->p->type);
-  gather(s, only, n, open, e);
+  gather(s, only, n, open ? TO_FILE : NOWHERE, e);
   if (open && e->status) dt_out_abandon(&s->out);
-  if (!open || e->status || dt_out_close(&s->out, e)) return e->status;
-  *info = (DtPartInfo){(int64_t)s->out.bytes, dt_hash_end(&s->out.hash)};
-  return 0;
+  return !open || e->status ? e->status : close_file(s, info, e);
 }
 
 int dt_save_part(DtSave *s, const char *path, DtPartInfo *info, DtError *e) {
   return write_file(s, path, s->mine, s->nmine, -1, s->names.n, info, e);
+}
+
+int dt_save_take(DtSave *s, DtError *e) { return gather(s, -1, s->names.n, TO_SNAPSHOT, e); }
+
+int dt_save_taken(DtSave *s, const char *path, const atomic_bool *stop, DtPartInfo *info, DtError *e) {
+  size_t bytes = (size_t)s->nsnapshot * size_of(s);
+  *info = (DtPartInfo){0, 0};
+  if (!s->nmine || dt_out_open(&s->out, path, e)) return e->status;
+  dt_weights_header(&s->out, s->mine, s->nmine, s->r->p->type);
+  for (size_t at = 0, n; at < bytes && !atomic_load(stop); at += n) {
+    n = bytes - at < WRITTEN_AT_ONCE ? bytes - at : WRITTEN_AT_ONCE;
+    dt_out_write(&s->out, s->snapshot + at, n);
+  }
+  if (atomic_load(stop)) {
+    dt_out_abandon(&s->out);
+    return e->status = DT_EXIT_IO;
+  }
+  return close_file(s, info, e);
 }
 
 int dt_save_export(DtSave *s, const char *path, DtRegion what, DtError *e) {
@@ -282,6 +310,15 @@ int64_t dt_save_received(const DtProgram *p, const DtCut *cut) {
 }
 
 int64_t dt_save_sending(const DtProgram *p, const DtCut *cut) { return p->offload ? dt_save_received(p, cut) : 0; }
+int dt_save_snapshot_bytes(const DtProgram *p, const DtStages *s, int stage, const DtCut *cut, int ranks, int64_t *bytes,
+                           DtError *e) {
+  int degree[DT_AXES];
+  int64_t most = 0;
+  dt_mesh_degrees(p, ranks, degree);
+  dt_writers(s, stage, cut, degree, p->nmoment, NULL, &most, e);
+  *bytes = most * (int64_t)dt_type_size(p->type);
+  return e->status;
+}
 
 int dt_save_open(DtSave *s, DtRun *r, bool parts, DtError *e) {
   *s = (DtSave){.r = r, .first = DT_MASTER};
@@ -289,13 +326,19 @@ int dt_save_open(DtSave *s, DtRun *r, bool parts, DtError *e) {
   s->writer = calloc((size_t)s->names.n + 1, sizeof *s->writer);
   s->mine = calloc((size_t)s->names.n + 1, sizeof *s->mine);
   s->at = calloc((size_t)dt_world.size, sizeof *s->at);
-  if (!s->writer || !s->mine || !s->at)
+  s->place = calloc((size_t)s->names.n + 1, sizeof *s->place);
+  if (!s->writer || !s->mine || !s->at || !s->place)
     return dt_fail(e, DT_EXIT_OS, "no memory for the list of tensors");
   int64_t most;
   for (int i = 0; parts && i < r->zero.stages.n; i++)
     if (dt_writers(&r->zero.stages, i, &r->zero.cut, dt_world.degree, r->p->nmoment, s->writer, &most, e)) return e->status;
-  for (int64_t i = 0; parts && i < s->names.n; i++)
-    if (s->writer[i] == dt_world.rank) s->mine[s->nmine++] = s->names.tensor[i];
+  for (int64_t i = 0; parts && i < s->names.n; i++) {
+    if (s->writer[i] != dt_world.rank) continue;
+    s->mine[s->nmine++] = s->names.tensor[i];
+    s->place[i] = s->nsnapshot;
+    s->nsnapshot += s->names.tensor[i].count;
+  }
+  s->snapshot = r->snapshot;
   s->chunk = longest(r->p);
   s->room = room(r->p, &r->zero.cut);
   for (int64_t i = 0; i < 2; i++) {
@@ -311,5 +354,6 @@ void dt_save_close(DtSave *s) {
   free(s->writer);
   free(s->mine);
   free(s->at);
+  free(s->place);
   *s = (DtSave){.r = NULL};
 }

@@ -5,6 +5,8 @@
 
 #include "runtime/model/weights.h"
 
+#include <stdatomic.h>
+
 // The chunk that a writer is at: elements [from, to) of a tensor; item -1: it has written all.
 typedef struct DtChunk {
   int64_t item, from, to;
@@ -24,6 +26,9 @@ typedef struct DtSave {
   char *sending[2]; // offloaded elements on their way to a writer, the device's
   DtTicket sent[2]; // 0: that one is free
   int turn;         // which is used next
+  char *snapshot;    // r->snapshot: the data of this rank's part, as its file holds it
+  int64_t *place;    // of each tensor of `mine`, by its number in names.tensor: its first element there
+  int64_t nsnapshot; // elements of all of them
   DtOut out;
 } DtSave;
 
@@ -34,6 +39,9 @@ extern int64_t dt_save_chunk;
 int64_t dt_save_collected(const DtProgram *p);
 int64_t dt_save_received(const DtProgram *p, const DtCut *cut);
 int64_t dt_save_sending(const DtProgram *p, const DtCut *cut); // 0, but for offloaded state
+// Bytes of the host's memory that a snapshot takes: of the rank of `stage` that writes most, in a launch of `ranks`. 71.
+int dt_save_snapshot_bytes(const DtProgram *p, const DtStages *s, int stage, const DtCut *cut, int ranks, int64_t *bytes,
+                           DtError *e);
 
 // Chooses writers, so that each rank writes about as many bytes, and takes r->collected and
 // r->received. `parts`: for dt_save_part too; else for dt_save_export alone. By any rank alone.
@@ -49,6 +57,11 @@ typedef struct DtPartInfo {
 // Writes the tensors of which this rank is the writer, parameters and moments, as a safetensors file.
 // All ranks call it. If it fails here (73, 74), the others still get their data.
 int dt_save_part(DtSave *s, const char *path, DtPartInfo *info, DtError *e);
+
+// The same in two steps, where there is a snapshot. All ranks call the first one, which leaves no rank waiting for a file. The
+// second one is by any rank alone, on any thread; it gives up (74, without a message) where *stop becomes true.
+int dt_save_take(DtSave *s, DtError *e);
+int dt_save_taken(DtSave *s, const char *path, const atomic_bool *stop, DtPartInfo *info, DtError *e);
 
 // Writes all parameters (DT_MASTER), or their gradients (DT_GRAD), on rank 0. All ranks call it.
 int dt_save_export(DtSave *s, const char *path, DtRegion what, DtError *e);

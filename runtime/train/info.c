@@ -3,6 +3,7 @@
 #include "runtime/base/parallel.h"
 #include "runtime/train/run.h"
 #include "runtime/files/safetensors.h"
+#include "runtime/files/save.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,13 +127,15 @@ static int make_layout(Layout *l, const DtProgram *p, int ranks, DtError *e) {
 }
 
 // Of the stage that needs most.
-static DtMemory most_memory(const DtProgram *p, const Layout *l, int64_t micro, int threads,
-                            DtError *e) {
+static DtMemory most_memory(const DtProgram *p, const Layout *l, const DtOptions *o, int64_t micro, DtError *e) {
   DtMemory most = {0};
+  bool snapshot = o->save && o->save_every;
+  int threads = o->threads ? (int)o->threads : 1;
   for (int s = 0; s < l->pp && !e->status; s++) {
     DtWalk w = {0};
     if (l->pp > 1) dt_walk_open(&w, p, s, (micro + l->dp - 1) / l->dp, 0, false, e);
-    DtHost host = {dt_device_limits(), dt_device_work_bytes(p, threads), dt_exchange_plan(l->ranks)};
+    DtHost host = {dt_device_limits(), dt_device_work_bytes(p, threads), dt_exchange_plan(l->ranks), 0};
+    if (snapshot) dt_save_snapshot_bytes(p, &l->stages, s, &l->cut, l->ranks, &host.snapshot, e);
     DtMemory m = dt_memory(&l->stages, s, p, &l->cut, true, &w, host);
     dt_walk_close(&w);
     if (m.total > most.total) most = m;
@@ -144,7 +147,7 @@ static void print_memory(const DtMemory *of) {
   DtMemory m = *of;
   printf(
       "\"memory\":{\"formula\":\"parameters + masters + gradients + moments + gathered + reducing + buckets + frame + "
-      "batches + norm + collected + pipeline + tied + scratch + exchange + staging\"");
+      "batches + norm + collected + pipeline + tied + snapshot + scratch + exchange + staging\"");
   integer("parameters", m.params);
   integer("masters", m.masters);
   integer("gradients", m.grads);
@@ -158,6 +161,7 @@ static void print_memory(const DtMemory *of) {
   integer("collected", m.collected);
   integer("pipeline", m.pipeline);
   integer("tied", m.tied);
+  integer("snapshot", m.snapshot);
   integer("scratch", m.scratch);
   integer("exchange", m.exchange);
   integer("staging", m.staging);
@@ -194,8 +198,7 @@ int dt_info(const DtProgram *p, const DtOptions *o, DtError *e) {
   int ranks = o->ranks ? (int)o->ranks : degree(p->tp) * degree(p->cp) * degree(p->pp);
   if (make_layout(&l, p, ranks, e)) return e->status;
   int64_t each = p->ndata > 0 ? p->data[0].extent[0] : p->train.microbatch;
-  int threads = o->threads ? (int)o->threads : 1;
-  DtMemory memory = most_memory(p, &l, (o->batch + each - 1) / each, threads, e);
+  DtMemory memory = most_memory(p, &l, o, (o->batch + each - 1) / each, e);
   if (e->status) return e->status;
   printf("{");
   text("model", p->model);
@@ -280,6 +283,7 @@ void dt_plan(const DtRun *r) {
   size("collected", m.collected);
   size("pipeline", m.pipeline);
   size("tied", m.tied);
+  size("snapshot", m.snapshot);
   size("scratch", m.scratch);
   size("exchange", m.exchange);
   size("staging", m.staging);

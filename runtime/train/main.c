@@ -140,7 +140,7 @@ static int prepare_alone(Program *a, const DtCheckpoint *c, const DtCheckpoint *
   if (open_data(r, e)) return e->status;
   bool training = !r->o.eval_only && (r->step < r->o.steps || r->o.save || r->o.dry_run);
   dt_trace_begin("allocating memory");
-  if (dt_zero_open(&r->zero, r->p, e) || dt_step_prepare(r, training, e) ||
+  if (dt_zero_open(&r->zero, r->p, e) || dt_saver_plan(r, e) || dt_step_prepare(r, training, e) ||
       (dt_in_flight(r->p) > 1 && dt_flight_open(e)) ||
       dt_memory_allocate(r, training, e) || dt_rehearse(r, training, e))
     return e->status;

@@ -44,6 +44,9 @@ typedef struct DtRun {
   // Chunks of tensors from which files are written, in the host's memory; what other ranks send of them; or NULL.
   void *collected, *received;
   void *sending; // where offloaded elements are when they are sent to who writes them; or NULL
+  // The part of a checkpoint that this rank writes behind the following steps, in the host's memory; or NULL.
+  void *snapshot;
+  int64_t snapshot_bytes;
   int64_t micro; // samples in a microbatch
   // What a checkpoint holds besides regions.
   int64_t step;    // optimizer steps done
@@ -86,16 +89,17 @@ typedef struct DtMemory {
   int64_t buckets;                // small ones on their way (runtime/train/bucket.h)
   int64_t frame, batches, norm, collected;
   int64_t pipeline, tied; // activations and messages of a pipeline; a gradient that stages sum
+  int64_t snapshot;       // of the state, that is written behind the steps
   int64_t scratch, exchange; // what kernels need besides regions; this rank's part in exchanging data
   int64_t staging; // buffers through which offloaded state passes
   int64_t total;
   int64_t host; // of it, what is in the host's memory: all of it, where that is the device's too
   int64_t file; // beside it: masters and moments in a file
 } DtMemory;
-// What a launch decides: the device's limits, dt_device_work_bytes and dt_exchange_bytes.
+// What a launch decides: the device's limits, dt_device_work_bytes, dt_exchange_bytes and dt_save_snapshot_bytes.
 typedef struct DtHost {
   const DtDeviceLimits *limits;
-  int64_t work, exchange;
+  int64_t work, exchange, snapshot;
 } DtHost;
 // Of a rank of `stage`; `walk` is NULL without a pipeline.
 DtMemory dt_memory(const DtStages *s, int stage, const DtProgram *p, const DtCut *cut, bool saves,
