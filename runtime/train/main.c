@@ -1,6 +1,7 @@
 // The training program: from the command line through training to the last file written.
 #define _GNU_SOURCE
 #include "runtime/files/checkpoint.h"
+#include "runtime/files/saver.h"
 #include "runtime/control.h"
 #include "runtime/files/events.h"
 #include "runtime/train/log.h"

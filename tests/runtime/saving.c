@@ -3,6 +3,7 @@
 // groups.
 #include "runtime/control.h"
 #include "runtime/files/checkpoint.h"
+#include "runtime/files/saver.h"
 #include "runtime/model/layout.h"
 #include "runtime/files/pieces.h"
 #include "support/check.h"
