@@ -57,8 +57,8 @@ int dt_handshake_options(const DtRun *r, DtError *e) {
        given(o->eval_only), given(o->val));
   line(&t, "--eval-every: %lld\n--eval-samples: %lld\n", (long long)o->eval_every,
        (long long)o->eval_samples);
-  line(&t, "--resume: %s\n--init: %s\n--save: %s\n--save-every: %lld\n", given(o->resume),
-       given(o->init), given(o->save), (long long)o->save_every);
+  line(&t, "--resume: %s\n--init: %s\n--save: %s\n--save-every: %lld\n--save-sync: %s\n", given(o->resume),
+       given(o->init), given(o->save), (long long)o->save_every, given(o->save_sync));
   const char *prompt = o->prompt ? o->prompt : "";
   line(&t, "--export: %s\n--sample: %lld\n--prompt: hash %016llx\n", given(o->export_to),
        (long long)o->sample, (unsigned long long)dt_hash(prompt, strlen(prompt)));

@@ -35,7 +35,7 @@ __attribute__((format(printf, 2, 3))) static void put(Writer *w, const char *for
   dt_out_write(&w->out, text, (size_t)n);
 }
 
-int dt_manifest_write(const char *folder, const DtRun *r, const DtPartInfo *info, int n, DtError *e) {
+int dt_manifest_write(const char *folder, const DtRun *r, const DtProgress *at, const DtPartInfo *info, int n, DtError *e) {
   const DtProgram *p = r->p;
   char path[PATH_MAX], model[256], lr[32], name[DT_PART_NAME];
   Writer w;
@@ -47,12 +47,12 @@ int dt_manifest_write(const char *folder, const DtRun *r, const DtPartInfo *info
   put(&w, "\"model\":\"%s\",\"build\":\"%s\",\"precision\":\"%s\",\"ranks\":%d,\n", model, p->build,
       p->train.precision, dt_world.size);
   put(&w, "\"step\":%lld,\"samples\":%lld,\"seed\":%lld,\"shuffle\":%s,\"train_samples\":%lld,\n",
-      (long long)r->step, (long long)r->samples, (long long)r->seed,
+      (long long)at->step, (long long)at->samples, (long long)at->seed,
       r->o.no_shuffle ? "false" : "true", (long long)r->train.count);
   if (p->loss_scaling)
     put(&w, "\"loss_scale\":%lld,\"clean_steps\":%lld,\"skipped_steps\":%lld,\"skipped_at_1\":%lld,\n",
-        (long long)r->scaling.scale, (long long)r->scaling.clean, (long long)r->scaling.skipped,
-        (long long)r->scaling.in_row);
+        (long long)at->scaling.scale, (long long)at->scaling.clean, (long long)at->scaling.skipped,
+        (long long)at->scaling.in_row);
   put(&w, "\"batch\":%lld,\"lr\":%s,\"moments\":%d,\n\"parts\":[", (long long)r->o.batch, lr,
       p->nmoment);
   bool any = false;

@@ -29,8 +29,15 @@ typedef struct DtManifest {
 enum { DT_PART_NAME = 40 };
 void dt_part_name(char out[DT_PART_NAME], int rank);
 
-// Writes folder/manifest.json of the parts info[0 .. n), of which those without bytes are not there.
-int dt_manifest_write(const char *folder, const DtRun *r, const DtPartInfo *info, int n, DtError *e);
+// What a checkpoint holds besides tensors.
+typedef struct DtProgress {
+  int64_t step, samples;
+  uint64_t seed;
+  DtLossScale scaling;
+} DtProgress;
+
+// Writes folder/manifest.json of the parts info[0 .. n), of which those without bytes are not there. On any thread.
+int dt_manifest_write(const char *folder, const DtRun *r, const DtProgress *at, const DtPartInfo *info, int n, DtError *e);
 
 // Reads one from any source. 65 where it does not have the writer's form; dt_manifest_free in
 // either case. `path` is its name in messages.

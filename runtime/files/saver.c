@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+static const double WORTH_A_NOTE = 0.1; // seconds
 enum {
   PATIENCE_SECONDS = 5,
   NAMES = 96 // room for names of a checkpoint and its parts behind that of the folder
@@ -70,23 +72,27 @@ static int take_folder(DtSaver *s, const char *folder, DtError *e) {
 }
 
 int dt_saver_plan(DtRun *r, DtError *e) {
-  bool steps = !r->o.eval_only && r->step < r->o.steps;
+  r->behind_steps = !r->o.eval_only && r->step < r->o.steps && r->o.save && r->o.save_every && !r->o.save_sync;
   r->snapshot_bytes = 0;
-  if (!steps || !r->o.save || !r->o.save_every) return 0;
+  if (!r->behind_steps) return 0;
   return dt_save_snapshot_bytes(r->p, &r->zero.stages, dt_world.coord[DT_AXIS_PP], &r->zero.cut, dt_world.size,
                                 &r->snapshot_bytes, e);
 }
 
 int dt_saver_open(DtSaver *s, DtRun *r, const char *folder, DtError *e) {
-  *s = (DtSaver){.lock = -1};
+  *s = (DtSaver){.lock = -1, .last = {.step = -1}};
   if (folder && take_folder(s, folder, e)) return e->status;
   s->part = calloc((size_t)dt_world.size, sizeof *s->part);
   if (!s->part) dt_fail(e, DT_EXIT_OS, "no memory for the list of parts");
-  else dt_save_open(&s->save, r, folder != NULL, e);
+  else if (!dt_save_open(&s->save, r, folder != NULL, e) && folder && r->behind_steps && !dt_behind_open(&s->behind, e))
+    r->behind = &s->behind;
   return dt_agree_on(e);
 }
 
 void dt_saver_close(DtSaver *s) {
+  atomic_store(&s->stop, true);
+  dt_behind_close(&s->behind);
+  if (s->save.r) s->save.r->behind = NULL;
   if (s->lock >= 0) close(s->lock);
   s->lock = -1;
   free(s->part);
@@ -100,21 +106,6 @@ static int make_folder(const char *path, DtError *e) {
   if (dt_remove_folder(path, e)) return e->status;
   if (mkdir(path, 0777) == 0) return 0;
   return dt_fail_errno(e, errno == ENOSPC ? DT_EXIT_IO : DT_EXIT_CREATE, "cannot create", path);
-}
-
-static int write_part(DtSaver *s, const char *folder, DtError *e) {
-  char path[PATH_MAX], name[DT_PART_NAME];
-  DtPartInfo mine = {0, 0};
-  atomic_bool never = false;
-  dt_part_name(name, dt_world.rank);
-  // It is short enough: take_folder has left room.
-  if (dt_path(path, folder, name, e)) return e->status;
-  if (!s->save.snapshot) dt_save_part(&s->save, path, &mine, e);
-  else if (!dt_save_take(&s->save, e)) dt_save_taken(&s->save, path, &never, &mine, e);
-  if (dt_agree_on(e)) return e->status;
-  enum { WORDS = sizeof mine / sizeof(int32_t) };
-  dt_control_gather(world(), DT_TYPE_I32, &mine, s->part, WORDS, (DtNote){"the parts of a checkpoint", -1, NULL});
-  return 0;
 }
 
 // Whether the first rank sees the others' files: their folder may be on another machine.
@@ -166,36 +157,143 @@ static void remove_old(const char *folder, int64_t last, int64_t keep) {
   }
 }
 
-// The first rank's work when all parts are safe.
-static int complete(DtSaver *s, const char *temporary, const char *path, DtError *e) {
-  if (see_parts(s, temporary, e) ||
-      dt_manifest_write(temporary, s->save.r, s->part, dt_world.size, e) ||
-      dt_sync_folder(temporary, e) || take_name(temporary, path, e))
+// The first rank's work when all parts are safe. On any thread.
+static int complete(DtSaver *s, DtError *e) {
+  if (see_parts(s, s->temporary, e) ||
+      dt_manifest_write(s->temporary, s->save.r, &s->at, s->part, dt_world.size, e) ||
+      dt_sync_folder(s->temporary, e) || take_name(s->temporary, s->path, e) || dt_sync_folder(s->folder, e))
     return e->status;
-  return dt_sync_folder(s->folder, e);
+  s->ended = dt_seconds();
+  if (s->keep > 0) remove_old(s->folder, s->at.step, s->keep);
+  return 0;
+}
+
+// The folder of a checkpoint of the state as it is now.
+static int begin(DtSaver *s, int64_t keep, DtError *e) {
+  const DtRun *r = s->save.r;
+  char name[DT_PART_NAME];
+  s->at = (DtProgress){r->step, r->samples, r->seed, r->scaling};
+  s->keep = keep;
+  s->mine = (DtPartInfo){0, 0};
+  s->blocked = 0;
+  s->began = dt_seconds();
+  dt_part_name(name, dt_world.rank);
+  // Names are short enough: take_folder has left room.
+  if (dt_step_path(s->temporary, s->folder, r->step, ".tmp", e) || dt_step_path(s->path, s->folder, r->step, "", e) ||
+      dt_path(s->own, s->temporary, name, e))
+    return e->status;
+  if (first_rank()) make_folder(s->temporary, e);
+  return dt_agree_on(e);
+}
+
+// All ranks have written their parts, or have failed: no rank writes there any more.
+static int gather_parts(DtSaver *s, DtError *e) {
+  enum { WORDS = sizeof s->mine / sizeof(int32_t) };
+  if (dt_agree_on(e)) return e->status;
+  dt_control_gather(world(), DT_TYPE_I32, &s->mine, s->part, WORDS, (DtNote){"the parts of a checkpoint", -1, NULL});
+  return 0;
+}
+
+// All ranks know that it is complete, or that it has failed.
+static int end(DtSaver *s, DtError *e) {
+  DtError ignored = {0};
+  s->phase = DT_SAVER_IDLE;
+  if (!e->status) s->last = (DtSaved){s->at.step, fmax(s->ended - s->began, s->blocked), s->blocked};
+  else if (first_rank()) dt_remove_folder(s->temporary, &ignored); // gives the space back
+  return e->status;
 }
 
 int dt_checkpoint_save(DtSaver *s, int64_t keep, DtError *e) {
-  char temporary[PATH_MAX], path[PATH_MAX];
-  int64_t step = s->save.r->step;
-  if (dt_step_path(temporary, s->folder, step, ".tmp", e) || dt_step_path(path, s->folder, step, "", e))
-    return e->status;
+  if (dt_checkpoint_finish(s, e)) return e->status;
   dt_trace_begin("save");
   dt_comm_files(true);
-  if (first_rank()) make_folder(temporary, e);
-  if (!dt_agree_on(e) && !write_part(s, temporary, e)) {
-    if (first_rank()) complete(s, temporary, path, e);
-    dt_agree_on(e);
+  if (!begin(s, keep, e)) {
+    dt_save_part(&s->save, s->own, &s->mine, e);
+    if (!gather_parts(s, e)) {
+      if (first_rank()) complete(s, e);
+      dt_agree_on(e);
+    }
   }
-  if (first_rank() && e->status) {
-    DtError ignored = {0};
-    dt_remove_folder(temporary, &ignored); // gives the space back
-  } else if (first_rank() && keep > 0) {
-    remove_old(s->folder, step, keep);
-  }
+  s->blocked = s->ended - s->began;
   dt_comm_files(false);
   dt_trace_end("save");
+  return end(s, e);
+}
+
+// ---- Behind the steps
+
+static void write_part(void *of, DtError *e) {
+  DtSaver *s = of;
+  if (dt_save_taken(&s->save, s->own, &s->stop, &s->mine, e) || dt_world.size > 1) return;
+  // A rank alone has nobody to ask.
+  s->part[0] = s->mine;
+  complete(s, e);
+}
+
+static void complete_behind(void *of, DtError *e) { complete(of, e); }
+
+// The job of each rank in this phase has ended, or is waited for: what comes next, on all ranks.
+static int end_phase(DtSaver *s, DtError *e) {
+  double since = dt_seconds();
+  dt_behind_end(&s->behind, e);
+  bool more = s->phase == DT_SAVER_PARTS && dt_world.size > 1 && !gather_parts(s, e);
+  if (!more) dt_agree_on(e);
+  s->blocked += dt_seconds() - since;
+  if (!more) return end(s, e);
+  s->phase = DT_SAVER_MANIFEST;
+  if (first_rank()) dt_behind_begin(&s->behind, complete_behind, s);
+  return 0;
+}
+
+int dt_checkpoint_finish(DtSaver *s, DtError *e) {
+  if (s->phase == DT_SAVER_IDLE) return 0;
+  dt_trace_begin("wait for a checkpoint");
+  dt_comm_files(true);
+  while (s->phase != DT_SAVER_IDLE) end_phase(s, e);
+  dt_comm_files(false);
+  dt_trace_end("wait for a checkpoint");
   return e->status;
+}
+
+int dt_checkpoint_step(DtSaver *s, DtError *e) {
+  const DtRun *r = s->save.r;
+  if (s->phase == DT_SAVER_IDLE) return 0;
+  if (r->unwritten) atomic_store(&s->stop, true);
+  else if (r->written < (s->phase == DT_SAVER_PARTS ? dt_world.size : 1)) return 0;
+  return end_phase(s, e);
+}
+
+// One that is still on its way when the next is due.
+static int wait_for_last(DtSaver *s, DtError *e) {
+  double began = dt_seconds();
+  if (s->phase == DT_SAVER_IDLE) return 0;
+  int64_t step = s->at.step;
+  if (dt_checkpoint_finish(s, e)) return e->status;
+  if (s->late || dt_seconds() - began < WORTH_A_NOTE) return 0;
+  s->late = true;
+  if (first_rank())
+    dt_note("the checkpoint of step %lld was not complete when that of step %lld was due: the run waited %.1f s for it; a "
+            "larger --save-every avoids that (said once; the log has blocked_seconds of each checkpoint)",
+            (long long)step, (long long)s->save.r->step, dt_seconds() - began);
+  return 0;
+}
+
+int dt_checkpoint_begin(DtSaver *s, int64_t keep, DtError *e) {
+  if (wait_for_last(s, e)) return e->status;
+  dt_trace_begin("take a snapshot");
+  dt_comm_files(true);
+  if (!begin(s, keep, e)) {
+    dt_save_take(&s->save, e);
+    dt_agree_on(e);
+  }
+  dt_comm_files(false);
+  dt_trace_end("take a snapshot");
+  if (e->status) return end(s, e);
+  s->blocked = dt_seconds() - s->began;
+  s->phase = DT_SAVER_PARTS;
+  atomic_store(&s->stop, false);
+  dt_behind_begin(&s->behind, write_part, s);
+  return 0;
 }
 
 int dt_export(DtSaver *s, const char *path, DtRegion what, DtError *e) {

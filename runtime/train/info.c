@@ -129,7 +129,7 @@ static int make_layout(Layout *l, const DtProgram *p, int ranks, DtError *e) {
 // Of the stage that needs most.
 static DtMemory most_memory(const DtProgram *p, const Layout *l, const DtOptions *o, int64_t micro, DtError *e) {
   DtMemory most = {0};
-  bool snapshot = o->save && o->save_every;
+  bool snapshot = o->save && o->save_every && !o->save_sync;
   int threads = o->threads ? (int)o->threads : 1;
   for (int s = 0; s < l->pp && !e->status; s++) {
     DtWalk w = {0};

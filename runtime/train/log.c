@@ -245,6 +245,16 @@ int dt_log_eval(DtLog *l, const DtRun *r, const DtResult *s, DtError *e) {
   return flushed(l, e);
 }
 
+int dt_log_saved(DtLog *l, const DtSaved *s, DtError *e) {
+  if (!l->file) return 0;
+  fprintf(l->file, "{\"step\":%lld,\"checkpoint\":\"step-%08lld\"", (long long)s->step, (long long)s->step);
+  number(l, "seconds", s->seconds);
+  number(l, "blocked_seconds", s->blocked);
+  time_stamp(l);
+  fputs("}\n", l->file);
+  return flushed(l, e);
+}
+
 int dt_log_close(DtLog *l, DtError *e) {
   dt_log_break(l);
   if (!l->file) return 0;

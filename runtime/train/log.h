@@ -2,6 +2,7 @@
 #ifndef DTC_RUNTIME_LOG_H
 #define DTC_RUNTIME_LOG_H
 
+#include "runtime/files/saver.h"
 #include "runtime/train/run.h"
 
 #include <stdio.h>
@@ -23,6 +24,8 @@ int dt_log_step(DtLog *l, const DtRun *r, const DtResult *s, bool done, DtError 
 // Progress within the step that comes next, `seconds` after its beginning.
 void dt_log_micro(DtLog *l, const DtRun *r, int64_t done, int64_t all, double seconds);
 int dt_log_eval(DtLog *l, const DtRun *r, const DtResult *s, DtError *e);
+// A checkpoint is complete.
+int dt_log_saved(DtLog *l, const DtSaved *s, DtError *e);
 int dt_log_close(DtLog *l, DtError *e);
 
 // Ends a live line, so that something else may be printed.

@@ -60,6 +60,8 @@ static void options(Writer *w, const DtRun *r) {
   integer(w, "eval_every", o->eval_every);
   text(w, "init", o->init);
   text(w, "save", o->save);
+  integer(w, "save_every", o->save_every);
+  fprintf(w->f, ",\"save_sync\":%s", o->save_sync ? "true" : "false");
   text(w, "resume", o->resume);
   if (o->offload_dir) text(w, "offload_dir", o->offload_dir);
   fputc('}', w->f);

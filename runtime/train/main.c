@@ -180,11 +180,41 @@ static int prepare(Program *a, DtError *e) {
   return 0;
 }
 
-static int save(Program *a, DtError *e) {
-  if (!a->r.o.save || a->saved == a->r.step) return 0;
-  if (dt_checkpoint_save(&a->saver, a->r.o.keep, e)) return e->status;
-  a->saved = a->r.step;
+// A log of --save-every says that a checkpoint is complete. Trouble is told at the end of the next step.
+static void note_saved(Program *a) {
+  const DtSaved *s = &a->saver.last;
+  DtError e = {0};
+  if (s->step < 0 || s->step == a->saved) return;
+  a->saved = s->step;
+  if (!a->first || !a->r.o.save_every || a->r.trouble || !dt_log_saved(&a->log, s, &e)) return;
+  a->log_error = e;
+  a->r.trouble = e.status;
+  if (dt_world.size == 1) a->r.failed = a->r.trouble;
+}
+
+// What is on its way behind the steps is complete.
+static int finish_saving(Program *a, DtError *e) {
+  if (!a->r.o.save || dt_checkpoint_finish(&a->saver, e)) return e->status;
+  note_saved(a);
   return 0;
+}
+
+static int save(Program *a, DtError *e) {
+  if (finish_saving(a, e) || !a->r.o.save || a->saved == a->r.step) return e->status;
+  if (dt_checkpoint_save(&a->saver, a->r.o.keep, e)) return e->status;
+  note_saved(a);
+  return 0;
+}
+
+// A checkpoint that --save-every asks for, or the last one.
+static int save_step(Program *a, DtError *e) {
+  DtRun *r = &a->r;
+  bool last = r->step == r->o.steps;
+  if (!last && (r->o.save_every == 0 || r->step % r->o.save_every != 0)) return 0;
+  if (last || !r->behind_steps) return save(a, e);
+  dt_checkpoint_begin(&a->saver, r->o.keep, e);
+  note_saved(a); // the one before, where it was waited for
+  return e->status;
 }
 
 static int validate(Program *a, DtError *e) {
@@ -232,12 +262,27 @@ static int after_step(Program *a, DtError *e) {
   DtRun *r = &a->r;
   bool last = r->step == r->o.steps;
   if (dt_world.size == 1) r->stop = dt_stop_wanted();
+  if (r->o.save && dt_checkpoint_step(&a->saver, e)) return e->status;
+  note_saved(a);
   if (r->has_val && r->o.eval_every > 0 && (last || r->step % r->o.eval_every == 0) && !r->stop &&
       validate(a, e) && e->status != DT_EXIT_STOPPED)
     return e->status;
   e->status = 0;
-  bool due = last || (r->o.save_every > 0 && r->step % r->o.save_every == 0);
-  return due ? save(a, e) : 0;
+  return save_step(a, e);
+}
+
+// The run has failed. The checkpoint on its way is of a step before that, and is completed if all ranks are here.
+static int give_up(Program *a, bool all, DtError *e) {
+  DtError more = {0};
+  if ((all || dt_world.size == 1) && finish_saving(a, &more) && more.text[0]) dt_report(&more);
+  return e->status;
+}
+
+static int step_failed(Program *a, const DtResult *s, DtError *e) {
+  bool finite = e->status != DT_EXIT_NOT_FINITE;
+  if (e->status == DT_EXIT_STOPPED) return e->status = 0, stopped(a, e);
+  if (!finite) log_step(a, s, false);
+  return give_up(a, !finite, e);
 }
 
 static void tick(void *of, int64_t done, int64_t all) {
@@ -255,14 +300,10 @@ static int train(Program *a, DtError *e) {
     DtResult s = {0};
     dt_signals_progress(r->step + 1, r->o.steps);
     a->step_began = dt_seconds();
-    if (dt_step(r, &s, e)) {
-      if (e->status == DT_EXIT_STOPPED) return e->status = 0, stopped(a, e);
-      if (e->status == DT_EXIT_NOT_FINITE) log_step(a, &s, false);
-      return e->status;
-    }
+    if (dt_step(r, &s, e)) return step_failed(a, &s, e);
     if (!r->failed) log_step(a, &s, true);
     if (r->failed) return log_failed(a, e);
-    if (after_step(a, e)) return e->status;
+    if (after_step(a, e)) return give_up(a, false, e);
   }
   r->failed = dt_agree(r->trouble);
   return r->failed ? log_failed(a, e) : 0;
@@ -308,10 +349,10 @@ static int run(Program *a, DtError *e) {
 static int finish(Program *a, DtError *e) {
   DtError more = {0};
   dt_zero_settle(&a->r.zero);
+  dt_saver_close(&a->saver);
   if (dt_log_close(&a->log, &more) && !e->status) *e = more;
   if (dt_events_close(&a->events, &more) && !e->status) *e = more;
   if (dt_tracing && dt_trace_write(a->r.o.profile, &more) && !e->status) *e = more;
-  dt_saver_close(&a->saver);
   dt_dataset_close(&a->r.train);
   dt_dataset_close(&a->r.val);
   if (dt_memory_check(&a->r, &more) && !e->status) *e = more;

@@ -48,6 +48,8 @@ static const Option options[] = {
     {"save", "DIR", TEXT, F(save), 0,
      "write checkpoints DIR/step-00000100 at the end\nand when stopped by a signal"},
     {"save-every", "N", POSITIVE, F(save_every), 0, "and every N steps"},
+    {"save-sync", NULL, FLAG, F(save_sync), 0,
+     "write them at the end of their step, not behind the\nnext steps: needs no memory for a copy of the state"},
     {"keep", "N", POSITIVE, F(keep), 0, "remove all but the newest N checkpoints"},
     {"resume", "DIR", TEXT, F(resume), 0,
      "continue from the newest valid checkpoint in DIR, or\nfrom checkpoint DIR; an empty or "
@@ -203,9 +205,9 @@ static int check_reduce(const DtOptions *o, DtError *e) {
 }
 
 static int combinations(const DtOptions *o, const DtProgram *p, DtError *e) {
-  if (!o->save && (o->save_every || o->keep))
+  if (!o->save && (o->save_every || o->keep || o->save_sync))
     return dt_fail(e, DT_EXIT_USAGE, "--%s needs --save DIR",
-                   o->save_every ? "save-every" : "keep");
+                   o->save_every ? "save-every" : o->keep ? "keep" : "save-sync");
   if ((o->sample || o->prompt) && !dt_samples(p))
     return dt_fail(e, DT_EXIT_USAGE, "--%s: %s is not a model over tokens that has logits",
                    o->sample ? "sample" : "prompt", p->model);

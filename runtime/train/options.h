@@ -18,7 +18,7 @@ typedef struct DtOptions {
   int64_t threads;        // of a rank; 0: its share of the processors
   int64_t ranks;          // 0: the environment says
   double lr, temperature, timeout;
-  bool no_shuffle, eval_only, info, dry_run, quiet, help, version;
+  bool no_shuffle, eval_only, save_sync, info, dry_run, quiet, help, version;
   bool seed_given, eval_given;
 } DtOptions;
 

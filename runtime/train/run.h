@@ -2,6 +2,7 @@
 #ifndef DTC_RUNTIME_RUN_H
 #define DTC_RUNTIME_RUN_H
 
+#include "runtime/base/behind.h"
 #include "runtime/base/real.h"
 #include "runtime/data/data.h"
 #include "runtime/comm/flight.h"
@@ -47,6 +48,8 @@ typedef struct DtRun {
   // The part of a checkpoint that this rank writes behind the following steps, in the host's memory; or NULL.
   void *snapshot;
   int64_t snapshot_bytes;
+  bool behind_steps; // whether --save-every's checkpoints are written so
+  DtBehind *behind;  // by it; NULL where they are not
   int64_t micro; // samples in a microbatch
   // What a checkpoint holds besides regions.
   int64_t step;    // optimizer steps done
@@ -57,6 +60,8 @@ typedef struct DtRun {
   // What the ranks have agreed on at the end of the last step: a signal that asks for a stop, and a
   // rank's own failure (to write the log), each 0 or the number. `trouble` is this rank's.
   int stop, trouble, failed;
+  // And ranks whose job for a checkpoint behind the steps has ended; those of them where it has failed.
+  int written, unwritten;
   // Called within a step, after `done` of this rank's `all` microbatches; NULL: nothing.
   void (*tick)(void *of, int64_t done, int64_t all);
   void *tick_of;

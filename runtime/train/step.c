@@ -33,6 +33,8 @@ enum {
   SHARED_INT,
   SHARED_HUP,
   SHARED_TROUBLE,
+  SHARED_WRITTEN, // a rank's job for a checkpoint behind the steps has ended
+  SHARED_UNWRITTEN, // and has failed
   SHARED_UNCOUNTED, // totals of the next batch are not known
   SHARED_TOTAL,
   SHARED_NORM = SHARED_TOTAL + DT_MAX_TOTALS
@@ -297,12 +299,17 @@ static void finish_passes(DtRun *r, const Batch *b, const double *sum, DtResult 
   r->shared[SHARED_INT] = stop == SIGINT;
   r->shared[SHARED_HUP] = stop == SIGHUP;
   r->shared[SHARED_TROUBLE] = r->trouble;
+  DtBehindState behind = r->behind ? dt_behind_state(r->behind) : DT_BEHIND_IDLE;
+  r->shared[SHARED_WRITTEN] = behind == DT_BEHIND_DONE || behind == DT_BEHIND_FAILED;
+  r->shared[SHARED_UNWRITTEN] = behind == DT_BEHIND_FAILED;
   sum_over_ranks(r, r->shared, r->nshared, "loss, norm and flags");
   r->stop = r->shared[SHARED_TERM] > 0  ? SIGTERM
             : r->shared[SHARED_INT] > 0 ? SIGINT
             : r->shared[SHARED_HUP] > 0 ? SIGHUP
                                         : 0;
   r->failed = (int)r->shared[SHARED_TROUBLE];
+  r->written = (int)r->shared[SHARED_WRITTEN];
+  r->unwritten = (int)r->shared[SHARED_UNWRITTEN];
   r->counted = dt_world.size > 1 && r->shared[SHARED_UNCOUNTED] == 0;
   memcpy(r->next_total, r->shared + SHARED_TOTAL, sizeof r->next_total);
   result->norm = 0;

@@ -34,9 +34,11 @@ run ./train_cpu --steps 6 --log cpu.jsonl
 losses 0.jsonl >cuda.txt
 losses cpu.jsonl >cpu.txt
 near cuda.txt cpu.txt 2e-5
-run ./train --steps 4 --save ck
-run ./train --steps 6 --resume ck --export resumed.st
-same resumed.st 0.st
+run ./train --steps 4 --save ck --save-every 2
+for from in ck ck/step-00000002; do # the second was written behind the steps
+  run ./train --steps 6 --resume $from --export resumed.st
+  same resumed.st 0.st
+done
 run ./train_cpu --steps 6 --resume ck --export other.st # checkpoints know no target
 expect 0 ./train --init 0.st --data text.txt --steps 0 --sample 8 --seed 3
 mv out.txt cuda.out

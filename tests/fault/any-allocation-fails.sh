@@ -17,7 +17,7 @@ run() { # RANKS [VARIABLE=VALUE...]: to step 3
   cp -r before now
   status=0
   env LD_PRELOAD="$PWD/fail_alloc.so" "$@" "$TRAIN" --quiet --timeout 5 --ranks "$ranks" --threads 2 --steps 3 --resume now/ck \
-    --save now/ck --log now/log.jsonl --export now/three.safetensors --profile now/p.json \
+    --save now/ck --save-every 1 --log now/log.jsonl --export now/three.safetensors --profile now/p.json \
     "${more[@]}" >out.txt 2>err.txt || status=$?
 }
 

@@ -28,6 +28,11 @@ FAKE=arrays "$1" --quiet --steps 6 --resume small/ck --save small/ck >out.txt 2>
 grep -q 'small/ck/.*No space left on device' err.txt || exit 203
 FAKE=arrays "$1" --quiet --resume small/ck --steps 0 --export got.safetensors || exit 204
 [ "$(ls small/ck)" = step-00000003 ] || exit 205
+# The same behind the steps, with a million of them to go.
+FAKE=arrays FAKE_DELAY=1000 "$1" --quiet --steps 1000000 --resume small/ck --save small/ck --save-every 3 >out.txt 2>err.txt
+[ $? -eq 74 ] || exit 206
+grep -q 'small/ck/.*No space left on device' err.txt || exit 207
+[ "$(ls small/ck)" = step-00000003 ] || exit 208
 SH
 status=0
 unshare -rm bash inside.sh "$TRAIN" 2>inside.txt || status=$?

@@ -32,6 +32,7 @@ records() {
 out = []
 for line in open(sys.argv[1]):
   r = json.loads(line)
+  if "checkpoint" in r: continue
   if "run" not in r: out.append(line)
   elif r["step"] == 0: out = []
 sys.stdout.writelines(out)' "$1"

@@ -50,6 +50,7 @@ static int end(int kind, long began, int status) {
 WRAP(STEP, dt_step, (void *r, void *result, void *e), (r, result, e))
 WRAP(VALIDATION, dt_evaluate, (void *r, void *result, void *e), (r, result, e))
 WRAP(CHECKPOINT, dt_checkpoint_save, (void *s, long keep, void *e), (s, keep, e))
+WRAP(CHECKPOINT, dt_checkpoint_begin, (void *s, long keep, void *e), (s, keep, e))
 __attribute__((destructor)) static void tell(void) {
   FILE *f = first < 0 ? NULL : fopen(getenv("COUNTS"), "a");
   if (!f) return;
@@ -59,7 +60,7 @@ __attribute__((destructor)) static void tell(void) {
 }
 C
 cc -c -fPIE -O1 -o count.o count.c
-export CC="cc -Wl,--wrap=dt_step,--wrap=dt_evaluate,--wrap=dt_checkpoint_save $PWD/count.o"
+export CC="cc -Wl,--wrap=dt_step,--wrap=dt_evaluate,--wrap=dt_checkpoint_save,--wrap=dt_checkpoint_begin $PWD/count.o"
 # layout RANKS OPTIONS...: on one thread and on three
 layout() {
   "$DTC" "$SRC/examples/gpt2.dt" "${SMALL_GPT2[@]}" "${@:2}" -o train 2>dtc.txt || { cat dtc.txt >&2; fail "dtc"; }

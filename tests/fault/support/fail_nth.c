@@ -1,9 +1,10 @@
 // Preloaded into a training program: makes the FAIL_AT-th call that creates, writes, synchronises or renames a file fail with
-// ENOSPC (and with FAIL_ON all after it; with FAIL_PATH=TEXT only calls on files with it in their names count), and with IO_TRACE=FILE writes down all of them in order.
+// ENOSPC (and with FAIL_ON all after it; with FAIL_KILLS the process is killed instead, before the call; with FAIL_PATH=TEXT only calls on files with it in their names count), and with IO_TRACE=FILE writes down all of them in order.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,6 +49,7 @@ static int fails(const char *call, int fd, const char *path) {
   if (!at || (only && !strstr(name, only))) return 0;
   calls++;
   if (calls != atoi(at) && !(getenv("FAIL_ON") && calls > atoi(at))) return 0;
+  if (getenv("FAIL_KILLS")) kill(getpid(), SIGKILL);
   errno = ENOSPC;
   return 1;
 }
