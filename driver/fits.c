@@ -81,9 +81,21 @@ static bool try_offload(const Plan *p, int dp, int64_t most, FILE *err) {
   return true;
 }
 
+// A launch decides whether it saves behind its steps: the program fits without.
+static void note_snapshot(const Report *r, Str input, int64_t most, FILE *err) {
+  int64_t all = r->total_bytes + r->snapshot_bytes;
+  if (!most || !r->in_host || all <= most) return;
+  fprintf(err, "%s: note: a run with --save-every needs %lld bytes, more than --memory %lld: %lld of them for the snapshot that is "
+          "written behind the steps; --save-sync needs none\n",
+          input, (long long)all, (long long)most, (long long)r->snapshot_bytes);
+}
+
 bool memory_fits(const Plan *p, Str input, int dp, int64_t most, FILE *err) {
   Report r = report_make(p, dp);
-  if (!most || r.total_bytes <= most) return true;
+  if (!most || r.total_bytes <= most) {
+    note_snapshot(&r, input, most, err);
+    return true;
+  }
   fprintf(err, "%s: error: the program needs %lld bytes of memory", input,
           (long long)r.total_bytes);
   if (dp > 1) fprintf(err, " a rank, ZeRO %d over %d data-parallel ranks", r.zero, dp);

@@ -2,6 +2,7 @@
 #include "codegen/host/program.h"
 #include "codegen/target.h"
 #include "driver/schedule.h"
+#include "runtime/files/save.h"
 #include "runtime/train/run.h"
 
 // Sums over the kernels that one call of function f runs.
@@ -50,6 +51,8 @@ static void add_memory(Report *r, const Plan *p) {
     r->stage = s;
     r->pipeline_bound = least;
   }
+  if (dt_save_snapshot_bytes(&t, &stages, r->stage, &cut, r->ranks * degrees, &r->snapshot_bytes, &e)) BUG("%s", e.text);
+  r->in_host = limits.in_host;
   r->stages = stages.n;
   int data_ranks = r->ranks * (t.cp > 1 ? t.cp : 1);
   r->traffic = traffic_make(p, &t, &stages, &cut, data_ranks, r->stage, each);
@@ -128,6 +131,7 @@ ReportBytes report_bytes(const Report *r, int row) {
       {"device", "of it, on the device", r->total_bytes - r->host_bytes, true},
       {"host", "of it, on the host", r->host_bytes, true},
       {"file", "beside it, in a file", r->file_bytes, true},
+      {"snapshot", r->in_host ? "more by --save-every" : "--save-every, host", r->snapshot_bytes, true},
   };
   return all[row];
 }
@@ -238,7 +242,7 @@ void report_text(const Report *r, const Module *m, FILE *out) {
   else fprintf(out, "memory of a rank\n");
   for (int i = 0; i < REPORT_MEMORY; i++) {
     ReportBytes b = report_bytes(r, i);
-    if (!b.sum || i == REPORT_TOTAL || i == REPORT_FILE) line(out, b.label, b.bytes);
+    if (!b.sum || i == REPORT_TOTAL || i >= REPORT_FILE) line(out, b.label, b.bytes);
   }
   if (r->plain) {
     fprintf(out, "\nmemory without recomputation\n");

@@ -14,6 +14,8 @@ typedef struct Report {
   int64_t scratch_bytes, exchange_bytes; // of one thread; with all ranks on one machine
   int64_t staging_bytes; // buffers for offloaded state
   int64_t host_bytes, file_bytes; // of the total, what is in the host's memory; beside it, in a file
+  int64_t snapshot_bytes; // beside the total, on the host: of a run with --save-every, but for --save-sync
+  bool in_host; // the device's memory is the host's
   int stages, stage; // of a pipeline; the one whose rank needs most
   int64_t pipeline_bytes; // activations that wait for their backward pass, messages
   int64_t frame_bound, pipeline_bound; // of these two, what is alive at one time at most
@@ -36,7 +38,7 @@ bool offload_possible(const Plan *p);
 bool offload_has_state(const Plan *p);
 
 // The parts of a rank's memory, in all forms of the report: row 0 to REPORT_MEMORY - 1.
-enum { REPORT_MEMORY = 18, REPORT_TOTAL = 14, REPORT_FILE = 17 };
+enum { REPORT_MEMORY = 19, REPORT_TOTAL = 14, REPORT_FILE = 17 };
 typedef struct ReportBytes {
   const char *key, *label; // in JSON; for people
   int64_t bytes;

@@ -223,7 +223,7 @@ static void memory_html(const Report *r, FILE *out) {
     bytes(out, id, (double)b.bytes);
     fputs("<td class=\"exact\">", out);
     digits(out, b.bytes);
-    if (i == REPORT_FILE) fputs("<td>\n", out); // no part of the memory
+    if (i >= REPORT_FILE) fputs("<td>\n", out); // no part of the memory
     else fprintf(out, "<td>%.1f%%\n", 100 * (double)b.bytes / all);
   }
   fputs("</table>\n", out);

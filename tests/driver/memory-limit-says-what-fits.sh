@@ -47,6 +47,21 @@ expect 1 dtc --memory "$away" -D microbatch=1
 says "offload optimizer would fit: $away bytes, and [0-9]+ in a file" err.txt
 expect 0 dtc --memory "$away" -D microbatch=1 --offload optimizer
 expect 1 dtc --memory $((away - 1)) -D microbatch=1 --offload optimizer
+# The copy of the state that --save-every writes behind the steps comes on top; with it the same launch takes what was said.
+snapshot() {
+  "$DTC" "$SRC/examples/gpt2.dt" "${size[@]}" --report=json "$@" |
+    python3 -c 'import json, sys; print(json.load(sys.stdin)["memory"]["snapshot"])'
+}
+more=$(snapshot)
+expect 0 dtc --memory $((one + more))
+! grep -q save err.txt || { cat err.txt; fail "it fits, and is said not to"; }
+expect 0 dtc --memory $((one + more - 1))
+says "a run with --save-every needs $((one + more)) bytes, more than --memory $((one + more - 1)): $more of them for the snapshot .*--save-sync needs none" err.txt
+info() { ./train --info "$@" | python3 -c 'import json, sys; m = json.load(sys.stdin)["memory"]; print(m["snapshot"], m["total"])'; }
+[ "$(info --save ck --save-every 10)" = "$more $((one + more))" ] || fail "--info: $(info --save ck --save-every 10)"
+for options in "" "--save ck" "--save ck --save-every 10 --save-sync"; do
+  [ "$(info $options)" = "0 $one" ] || fail "--info $options: $(info $options)"
+done
 
 expect 1 dtc --memory 1000
 says "parameters, gradients and optimizer state alone take" err.txt

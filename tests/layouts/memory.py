@@ -56,11 +56,11 @@ def arguments():
 
 
 def train(runner, model, l, name, check, threads):
-    """The log's losses and norms of two steps with a validation and a checkpoint."""
+    """The log's losses and norms of two steps with a validation and a checkpoint after each, the first behind the second."""
     for old in glob.glob(f"{glob.escape(runner.folder)}/{name}.*"):
         (shutil.rmtree if os.path.isdir(old) else os.remove)(old)
     command = ["./train-memory", *model.arguments, "--ranks", str(l["ranks"]),
-               "--threads", str(threads), "--steps", "2", "--eval-every", "2", "--save", f"{name}.ck",
+               "--threads", str(threads), "--steps", "2", "--eval-every", "2", "--save", f"{name}.ck", "--save-every", "1",
                "--log", f"{name}.jsonl", "--quiet", *(["--offload-dir", runner.folder] if AWAY else [])]
     runner.must((["env", f"DT_MEMORY_CHECK={name}.used"] if check else []) + command)
     with open(f"{runner.folder}/{name}.jsonl") as f:
@@ -121,7 +121,7 @@ def check_plan(runner, model, l, totals, threads):
     """Returns what the program says of itself."""
     dp = eq.data_ranks(l)
     info = json_of(runner.must(["./train-memory", "--info", "--ranks", str(l["ranks"]),
-                                "--threads", str(threads)]))
+                                "--threads", str(threads), "--save", "any", "--save-every", "1"]))
     command = [runner.dtc, model.path, "--precision", "fp64", *eq.options(l), "--dp", str(dp),
                *runner.target, *AWAY, "--report=json"]
     for d in model.defines + [f"microbatch={l['micro']}"]:
@@ -129,6 +129,7 @@ def check_plan(runner, model, l, totals, threads):
     report = json_of(runner.must(command))
     # The report counts one thread.
     more = 0 if runner.target else (threads - 1) * report["memory"]["scratch"]
+    more += report["memory"]["snapshot"]
     said = [report["memory"]["total"] + more, info["memory"]["total"], max(totals)]
     if len(set(said)) > 1:
         raise eq.Failed("the report says {} bytes, the program {}, its regions have {}".format(*said))
