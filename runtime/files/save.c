@@ -6,6 +6,7 @@
 // chunk is written, the next one is on its way.
 #include "runtime/files/save.h"
 
+#include "runtime/base/parallel.h"
 #include "runtime/files/pieces.h"
 #include "runtime/files/writers.h"
 
@@ -148,19 +149,38 @@ static bool begin_round(DtSave *s, int only, int64_t n, int buffer, Round *round
   return any;
 }
 
-// Elements `x` of a local array to where they belong in a chunk; returns how many there are.
-static int64_t scatter(const DtSave *s, const DtChunk *c, const DtLayout *l, DtRange x,
-                       const char *from, char *chunk) {
+// Elements `x` of a local array, from `from` on, on their way to where they belong in a chunk.
+typedef struct {
+  const DtSave *s;
+  const DtChunk *c;
+  const DtLayout *l;
+  DtRange x;
+  const char *from;
+  char *chunk;
+  _Atomic int64_t placed; // how many there are
+} Scatter;
+
+// Of them [begin, end), counted from the first.
+static void scatter_part(void *const *arg, int64_t begin, int64_t end) {
+  Scatter *p = arg[0];
+  size_t size = size_of(p->s);
   int64_t placed = 0;
-  for (int64_t i = x.lo, run; i < x.hi; i += run) {
+  for (int64_t i = begin, run; i < end; i += run) {
     int64_t element;
-    run = dt_layout_run(l, i, x.hi - i, &element);
+    run = dt_layout_run(p->l, p->x.lo + i, end - i, &element);
     if (element < 0) continue;
-    memcpy(chunk + (size_t)(element - c->from) * size_of(s), from + (size_t)(i - x.lo) * size_of(s),
-           (size_t)run * size_of(s));
+    memcpy(p->chunk + (size_t)(element - p->c->from) * size, p->from + (size_t)i * size, (size_t)run * size);
     placed += run;
   }
-  return placed;
+  atomic_fetch_add(&p->placed, placed);
+}
+
+static int64_t scatter(const DtSave *s, const DtChunk *c, const DtLayout *l, DtRange x, const char *from, char *chunk) {
+  enum { EACH = 1 << 16 };
+  Scatter p = {s, c, l, x, from, chunk, 0};
+  void *arg[] = {&p};
+  dt_parallel(scatter_part, arg, x.hi - x.lo, EACH);
+  return p.placed;
 }
 
 // The same of what this rank holds; and of what it has received, from the device. Both return what they have placed.
