@@ -97,7 +97,7 @@ typedef struct Find {
   const SampleType *type;
   SampleIndices found;
   Id read; // being looked at, or NONE: the left side
-  bool part, params, total, local;
+  bool part, params, total, stack, local;
 } Find;
 
 static bool couple_here(Find *q, const char *what) {
@@ -141,6 +141,7 @@ static void find_read(const Module *m, Id read, void *ctx) {
   q->local |= t->local;
   q->part |= t->kind == SAMPLE_PART;
   q->params |= t->params;
+  q->stack |= t->stack;
   q->total |= t->total || t->kind == SAMPLE_TOTAL;
 }
 
@@ -236,8 +237,9 @@ static bool retype(Find *q, SampleType *type, SampleIndex i, bool *changed) {
 static bool set_type(Samples *b, const Stmt *s, SampleType *t, SampleType n, bool *changed) {
   n.params |= t->params;
   n.total |= t->total;
+  n.stack |= t->stack;
   n.local |= t->local;
-  bool more = n.params != t->params || n.total != t->total || n.local != t->local;
+  bool more = n.params != t->params || n.total != t->total || n.stack != t->stack || n.local != t->local;
   for (uint32_t d = 0; d < MAX_RANK; d++) {
     CHECK(!t->other[d] || !n.other[d] || t->other[d] == n.other[d]); // find_merge has looked
     more |= n.other[d] && !t->other[d];
@@ -259,10 +261,11 @@ static bool set_type(Samples *b, const Stmt *s, SampleType *t, SampleType n, boo
 }
 
 // What a sum over the samples is. Only an entry has totals, and of few elements: it gets each as a
-// scalar argument.
+// scalar argument. No total needs a stack that has parameters to run.
 static SampleKind sum_kind(const Find *q, bool entry) {
   const Value *v = &q->f->value.at[q->s->lhs];
-  bool total = entry && !q->params && !q->total && !q->s->acc && value_count(v) <= MAX_TOTALS;
+  bool total =
+      entry && !q->params && !q->total && !q->stack && !q->s->acc && value_count(v) <= MAX_TOTALS;
   return total ? SAMPLE_TOTAL : SAMPLE_PART;
 }
 
@@ -306,7 +309,7 @@ static bool comp_type(Samples *b, const Fn *f, const Stmt *s, SampleType *type, 
   find(&q);
   if (b->failed) return false;
   SampleIndex own = q.found.own;
-  SampleType n = {.params = q.params, .total = q.total, .local = q.local};
+  SampleType n = {.params = q.params, .total = q.total, .stack = q.stack, .local = q.local};
   if (q.part && (own.index >= 0 || q.found.nlocal))
     return samples_couple_sum(b, s, type, "a sum over all of them is used for each one");
   for (uint32_t k = 0; k < q.found.nlocal; k++)
@@ -380,8 +383,10 @@ static bool call_type(Samples *b, const Fn *f, const Stmt *s, SampleType *type, 
   SampleType *in;
   if (!samples_of_callee(b, f, s, type, &in)) return false;
   const Fn *g = &b->m->fn.at[c->fn];
+  bool stack = false;
   for (uint32_t i = 0; i < c->narg; i++) { // arguments that run over samples, as the callee found
     SampleType t = in[g->arg.at[i]];
+    stack |= t.params || t.stack;
     if (c->arg[i].value == NONE || t.kind != SAMPLE_SPLIT) continue;
     SampleType *a = &type[c->arg[i].value];
     if (a->kind == SAMPLE_SPLIT) continue;
@@ -397,6 +402,7 @@ static bool call_type(Samples *b, const Fn *f, const Stmt *s, SampleType *type, 
       if (t.other[d])
         return samples_couple(b, s->loc, "two dimensions of a result run over them");
     if (c->result[r].mode == RES_SLICE) t.dim++;
+    t.stack |= stack;
     if (!set_type(b, s, &type[c->result[r].value], t, changed)) return false;
   }
   return true;

@@ -16,6 +16,7 @@ typedef struct SampleType {
   uint8_t dim;
   bool params; // depends on parameters
   bool total; // depends on a total
+  bool stack; // is a result of a stack with parameters, or depends on one
   bool local; // depends on a local reduction: another value in each microbatch
   int64_t inner;
   int64_t other[MAX_RANK]; // of dimensions that a local index made: like inner; 0: not over samples

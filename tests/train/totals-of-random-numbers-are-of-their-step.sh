@@ -1,18 +1,23 @@
 # A loss divided by a count of random positions, as a masked-language model's is: the count is that of the step's own
 # random numbers, on any ranks, in microbatches, in validation, after a resume, and in the interpreter. So the loss
-# stays exactly 1. A metric of random numbers alone is that of one rank.
+# stays exactly 1. A metric of random numbers alone is that of one rank; so is one of what a stack with parameters
+# draws, which is known only when the stack has run.
 . "$(dirname "$0")/../support/lib.sh"
 cat >model.dt <<'DT'
 layer Mix(dim) {
   param weight[dim | dim] = normal(0.3)
-  forward(x[b, t, dim]) { return y[b, t, o] = x[b, t, o] + sum(i: x[b, t, i] * weight[i, o]) }
+  forward(x[b, t, dim]) {
+    kept[b < b] = where(random() < 0.6, 1.0, 0.0)
+    y[b, t, o] = x[b, t, o] + kept[b] * sum(i: x[b, t, i] * weight[i, o])
+    return y, kept
+  }
 }
 model M(dim = 6, len = 5) {
   mix = stack 2 of Mix(dim)
   loss(x[b, len, dim]) {
     mask[b < b, t < len, d < dim] = where(random() < 0.3, 1.0, 0.0)
     count = sum(b, t, d: mask[b, t, d])
-    h = mix(x)
+    h, kept = mix(x)
     one[b, t, d] = 1.0 + h[b, t, d] - stop_gradient(h[b, t, d])
     drawn = mean(b, t, d: mask[b, t, d])
     return sum(b, t, d: mask[b, t, d] * one[b, t, d]) / count
@@ -27,6 +32,7 @@ train M {
   precision = fp64
   metric drawn = drawn
   metric count = count
+  metric kept = mean(b, l: kept[l, b])
 }
 DT
 python3 - <<'PY'
@@ -47,7 +53,7 @@ for line in open(sys.argv[1]):
     loss = r["loss"] if "loss" in r else r["val_loss"]
     if abs(loss - 1) > 1e-12:
         sys.exit("%s: the loss is %r in step %d" % (sys.argv[1], loss, r["step"]))
-    for k in ("drawn", "count", "grad_norm", "val_drawn", "val_count"):
+    for k in ("drawn", "count", "grad_norm", "kept", "val_drawn", "val_count", "val_kept"):
         if k in r:
             print(r[k])
 PY
