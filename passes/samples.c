@@ -196,39 +196,50 @@ static int64_t right_of(const Module *m, const Stmt *s, Id sub, int index) {
   return 0;
 }
 
-// Reads of values that do not run over samples, by a sample index: a local value turns out to run
-// over them after all; a parameter can't.
+// Reads of values that do not run over samples, by a sample index: a value that statements make turns
+// out to run over them after all, and they are looked at again; a parameter can't.
 typedef struct Retype {
   Find *q;
   SampleType *type;
   SampleIndex i;
-  bool changed;
+  bool entry, own, changed;
 } Retype;
+
+// Whether value v of a function is a parameter. A callee's argument may be one; its caller finds out.
+static bool is_parameter(const Fn *f, bool entry, const SampleType *type, Id v) {
+  return entry && type[v].params && f->value.at[v].role == ROLE_IN;
+}
 
 static void retype_read(const Module *m, Id read, void *ctx) {
   Retype *r = ctx;
   Find *q = r->q;
-  SampleType *t = &r->type[ex(m, read)->integer];
+  Id v = (Id)ex(m, read)->integer;
+  SampleType *t = &r->type[v];
   for (uint32_t d = 0; d < ex(m, read)->narg; d++) {
     Id sub = ex_arg(m, read, d);
     if ((t->kind == SAMPLE_SPLIT && d == t->dim) || t->other[d] || !stands_in(m, sub, r->i.index))
       continue;
     int64_t right = right_of(m, q->s, sub, r->i.index);
-    if (t->params || t->kind != SAMPLE_NONE || !right) {
+    bool other = t->kind == SAMPLE_SPLIT && !r->own; // a dimension beside that of the samples
+    if (is_parameter(q->f, r->entry, r->type, v) || !right || (t->kind != SAMPLE_NONE && !other)) {
       q->read = read;
       couple_here(q, "a read depends on the number of a sample");
       return;
     }
+    r->changed = true;
+    if (other) {
+      t->other[d] = r->i.inner * right;
+      continue;
+    }
     t->kind = SAMPLE_SPLIT;
     t->dim = (uint8_t)d;
     t->inner = r->i.inner * right;
-    r->changed = true;
     return;
   }
 }
 
-static bool retype(Find *q, SampleType *type, SampleIndex i, bool *changed) {
-  Retype r = {q, type, i, false};
+static bool retype(Find *q, SampleType *type, SampleIndex i, bool entry, bool *changed) {
+  Retype r = {q, type, i, entry, i.index == q->found.own.index, false};
   ex_reads(q->b->m, q->s->body, retype_read, &r);
   *changed |= r.changed;
   return !q->b->failed;
@@ -313,14 +324,14 @@ static bool comp_type(Samples *b, const Fn *f, const Stmt *s, SampleType *type, 
   if (q.part && (own.index >= 0 || q.found.nlocal))
     return samples_couple_sum(b, s, type, "a sum over all of them is used for each one");
   for (uint32_t k = 0; k < q.found.nlocal; k++)
-    if (!retype(&q, type, q.found.local[k], changed)) return false;
+    if (!retype(&q, type, q.found.local[k], entry, changed)) return false;
   if (!local_type(&q, &n)) return false;
   if (own.index < 0) {
     n.kind = q.part ? SAMPLE_PART : SAMPLE_NONE;
     if (q.part) n.local = false;
     return set_type(b, s, &type[s->lhs], n, changed);
   }
-  if (!retype(&q, type, own, changed)) return false;
+  if (!retype(&q, type, own, entry, changed)) return false;
   if (own.index >= s->nfree) {
     if (s->red != RED_SUM && s->red != RED_MEAN)
       return samples_couple(b, s->loc, "this takes a maximum, minimum or argmax over them");
@@ -378,7 +389,8 @@ bool samples_of_callee(Samples *b, const Fn *f, const Stmt *s, SampleType *type,
   return true;
 }
 
-static bool call_type(Samples *b, const Fn *f, const Stmt *s, SampleType *type, bool *changed) {
+static bool call_type(Samples *b, const Fn *f, const Stmt *s, SampleType *type, bool entry,
+                      bool *changed) {
   const Call *c = s->call;
   SampleType *in;
   if (!samples_of_callee(b, f, s, type, &in)) return false;
@@ -390,7 +402,8 @@ static bool call_type(Samples *b, const Fn *f, const Stmt *s, SampleType *type, 
     if (c->arg[i].value == NONE || t.kind != SAMPLE_SPLIT) continue;
     SampleType *a = &type[c->arg[i].value];
     if (a->kind == SAMPLE_SPLIT) continue;
-    if (a->params) return samples_couple(b, s->loc, "a read depends on the number of a sample");
+    if (is_parameter(f, entry, type, c->arg[i].value))
+      return samples_couple(b, s->loc, "a read depends on the number of a sample");
     if (c->arg[i].mode == ACT_SLICE) t.dim++;
     t.params = a->params;
     if (!set_type(b, s, a, t, changed)) return false;
@@ -415,7 +428,7 @@ bool samples_of(Samples *b, Id fn, SampleType *type, bool entry) {
     for (uint32_t i = 0; i < f->stmt.n; i++) {
       const Stmt *s = &f->stmt.at[i];
       bool ok = s->kind == ST_COMP ? comp_type(b, f, s, type, entry, &changed)
-                                   : call_type(b, f, s, type, &changed);
+                                   : call_type(b, f, s, type, entry, &changed);
       if (!ok || b->failed) return false;
     }
   }

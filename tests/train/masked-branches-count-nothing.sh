@@ -82,6 +82,21 @@ model M(D = 16) {
 }
 train M { data = arrays(z = "z.npy", k = "k.npy"); optimizer = sgd(lr = 0.001) }
 DT
+# A sum over the other samples of a microbatch: what stands under `c != b` may read one of the two alone.
+cat >pairs.dt <<'DT'
+model M(D = 16) {
+  param w[D | D] = normal(0.5)
+  loss(z[b, D], k[b, D]: int) {
+    u[b, d] = sum(e: z[b, e] * w[e, d])
+    r[b] = local(c: sum(c: where(c != b, sum(d: u[c, d] * z[c, d]) * z[b, 0], 0.0)))
+    s[b] = local(c: sum(c: where(c != b and sum(d: u[b, d] * z[b, d]) > 0.1, sum(d: z[c, d]), 0.0)))
+    t[b] = local(c: sum(c: where(c < b, log(1.0 + sum(d: square(u[b, d]))) * z[c, 1], 0.0)))
+    best[b] = local(c: sum(c: where(c != b and sum(d: u[b, d] * z[c, d]) > sum(d: u[b, d] * z[b, d]), 1.0, 0.0)))
+    return mean(b: r[b] + s[b] * t[b] + best[b] * u[b, 0])
+  }
+}
+train M { data = arrays(z = "z.npy", k = "k.npy"); optimizer = sgd(lr = 0.001) }
+DT
 # check FILE PRECISION TOLERANCE OPTIONS
 check() {
   echo "$1 $2 ${*:4}"
@@ -103,6 +118,12 @@ for file in decay length singular; do
   check $file.dt fp32 1e-4 -D batch=4
   check $file.dt fp64 1e-11 -D batch=5 -D microbatch=2
 done
+check pairs.dt fp64 1e-11 -D batch=8 -D microbatch=8
+check pairs.dt fp64 1e-11 -D batch=8 -D microbatch=3
+# Of each sample with itself alone there is none.
+"$DTC" pairs.dt -D batch=8 -D microbatch=1 -o train
+./train --steps 1 --log alone.jsonl --quiet
+[ "$(losses alone.jsonl)" = 0 ] || fail "samples alone have a loss"
 # A rank without samples has statistics of nothing: 0, and a logarithm of that.
 cat >idle.dt <<'DT'
 model M(D = 16) {
