@@ -5,6 +5,7 @@
 typedef __int128 Wide;
 
 enum { MAX_NEST = 200 }; // operators; deeper ones are taken for unknown
+enum { MAX_REMAINDERS = 3 }; // that are looked at together in one form's bounds
 // Coefficients stay below this, so that no bound computed in 128 bits overflows.
 #define MAX_COEF ((int64_t)1 << 40)
 static const Interval unbounded = {INT64_MIN, INT64_MAX}, int32 = {INT32_MIN, INT32_MAX};
@@ -130,12 +131,31 @@ static int64_t clamp(Wide v) {
   return v < INT64_MIN ? INT64_MIN : v > INT64_MAX ? INT64_MAX : (int64_t)v;
 }
 
-static Interval box_of(const Prover *p, const Lin *f, bool base) {
+// The bounds that the atoms' boxes give, and narrower ones where the form has a remainder in it: k * (a - by * q), with
+// q = a // by, is k times 0 to by - 1 whatever a is. At most `remainders` of them are looked at together.
+static Interval box_with(const Prover *p, const Lin *f, bool base, uint32_t remainders) {
   Lin minus;
   Interval r = unbounded;
   r.lo = clamp(least(p, f, base));
   if (combine(f, -1, f, 0, &minus)) r.hi = clamp(-least(p, &minus, base));
+  for (uint32_t i = 0; remainders && i < f->n; i++) {
+    const Atom *a = &p->atom.at[f->term[i].atom];
+    if (a->kind != ATOM_QUOTIENT || f->term[i].coef % a->by) continue;
+    Lin q = atom_form(f->term[i].atom), remainder, rest;
+    int64_t k = -(f->term[i].coef / a->by);
+    if (!combine(&p->form.at[a->sub[0]], 1, &q, -a->by, &remainder) ||
+        !combine(f, 1, &remainder, -k, &rest))
+      continue;
+    Interval b = box_with(p, &rest, base, remainders - 1);
+    Wide most = (Wide)k * (a->by - 1), lo = b.lo + (most < 0 ? most : 0), hi = b.hi + (most > 0 ? most : 0);
+    if (b.lo != INT64_MIN && lo > r.lo) r.lo = clamp(lo);
+    if (b.hi != INT64_MAX && hi < r.hi) r.hi = clamp(hi);
+  }
   return r;
+}
+
+static Interval box_of(const Prover *p, const Lin *f, bool base) {
+  return box_with(p, f, base, MAX_REMAINDERS);
 }
 
 static bool within(Interval a, Interval b) { return a.lo >= b.lo && a.hi <= b.hi; }
