@@ -39,8 +39,15 @@ typedef struct Env {
 typedef struct Open {
   Id cond;
   uint32_t env;
-  bool holds, wide;
+  bool holds;
 } Open;
+
+// Whether an expression is the same in 32 bits as in 64.
+typedef struct Exact {
+  Id e;
+  uint32_t env;
+  bool is;
+} Exact;
 
 typedef struct Trail {
   uint32_t atom;
@@ -58,6 +65,7 @@ struct Prover {
   VEC(Env) env;
   VEC(Lin) known; // each >= 0
   VEC(Open) open;
+  VEC(Exact) exact;
   VEC(Trail) trail;
   bool dead;
   bool basing; // forms and bounds are to hold always, whatever is assumed
@@ -252,18 +260,36 @@ static Interval any_int(bool wide) { return wide ? unbounded : int32; }
 
 static Interval base_box(Prover *p, Id e, uint32_t env, bool wide);
 
+static bool exact(Prover *p, Id e, uint32_t env);
+
+static bool exact_operator(Prover *p, Id e, uint32_t env) {
+  const Expr *x = ex(p->m, e);
+  bool ok = true;
+  for (uint32_t i = 0; ok && i < x->narg; i++) ok = exact(p, ex_arg(p->m, e, i), env);
+  if (!ok || x->type == SC_BOOL) return ok;
+  switch (x->op) {
+  case OP_WHERE:
+  case OP_MIN:
+  case OP_MAX: return true; // one of those
+  case OP_ABS: return base_box(p, ex_arg(p->m, e, 0), env, true).lo > INT32_MIN;
+  case OP_IDIV:
+  case OP_MOD: return base_box(p, ex_arg(p->m, e, 1), env, true).lo > 0;
+  default: return within(base_box(p, e, env, true), int32);
+  }
+}
+
 // Whether e is the same in 32 bits as in 64, whatever is assumed.
 static bool exact(Prover *p, Id e, uint32_t env) {
   const Expr *x = ex(p->m, e);
   if (x->op == OP_READ || x->op == OP_GROUP) return true; // their insides are in 64 bits anyway
   if (x->type == SC_REAL || p->nesting > MAX_NEST) return x->type == SC_REAL;
+  for (uint32_t i = 0; i < p->exact.n; i++)
+    if (p->exact.at[i].e == e && p->exact.at[i].env == env) return p->exact.at[i].is;
   p->nesting++;
-  bool ok = true;
-  for (uint32_t i = 0; ok && i < x->narg; i++) ok = exact(p, ex_arg(p->m, e, i), env);
+  Exact found = {e, env, exact_operator(p, e, env)};
   p->nesting--;
-  if (!ok || x->type == SC_BOOL) return ok;
-  if (x->op == OP_IDIV || x->op == OP_MOD) return base_box(p, ex_arg(p->m, e, 1), env, true).lo > 0;
-  return within(base_box(p, e, env, true), int32);
+  PUSH(p->a, p->exact, found);
+  return found.is;
 }
 
 // The atom of an expression that is not linear. `base` must hold whatever is assumed now, because
@@ -383,11 +409,12 @@ static bool find_other(const Prover *p, Id e, uint32_t env, bool wide, Lin *out)
   return false;
 }
 
-// min, max, abs, where: an atom, with the bounds that both ways have in common.
-static Lin cases_form(Prover *p, Id e, uint32_t env, bool wide) {
+// min, max, abs, where: an atom, with the bounds that both ways have in common. In a subscript too they are of 32 bits,
+// as are their operands.
+static Lin cases_form(Prover *p, Id e, uint32_t env) {
   const Expr *x = ex(p->m, e);
   Lin found;
-  wide = wide || exact(p, e, env);
+  bool wide = exact(p, e, env);
   if (find_other(p, e, env, wide, &found)) return found;
   Lin a = base_form(p, ex_arg(p->m, e, x->op == OP_WHERE), env, wide);
   Interval ra = box_of(p, &a, true), r = unbounded;
@@ -465,7 +492,7 @@ static Lin operator_form(Prover *p, Id e, uint32_t env, bool wide) {
   case OP_WHERE:
   case OP_MIN:
   case OP_MAX:
-  case OP_ABS: return cases_form(p, e, env, wide);
+  case OP_ABS: return cases_form(p, e, env);
   case OP_TO_INT: {
     bool from_bool = ex(p->m, ex_arg(p->m, e, 0))->type == SC_BOOL;
     return other(p, e, env, wide, from_bool ? (Interval){0, 1} : int32);
@@ -546,8 +573,8 @@ static void assume_compare(Prover *p, Open o) {
   static const Op negated[NOP] = {[OP_LT] = OP_GE, [OP_LE] = OP_GT, [OP_GT] = OP_LE,
                                   [OP_GE] = OP_LT, [OP_EQ] = OP_NE, [OP_NE] = OP_EQ};
   if (ex(p->m, ex_arg(p->m, o.cond, 0))->type != SC_INT) return;
-  Lin a = form_in(p, ex_arg(p->m, o.cond, 0), o.env, o.wide);
-  Lin b = form_in(p, ex_arg(p->m, o.cond, 1), o.env, o.wide);
+  Lin a = form_in(p, ex_arg(p->m, o.cond, 0), o.env, false);
+  Lin b = form_in(p, ex_arg(p->m, o.cond, 1), o.env, false);
   Op op = ex(p->m, o.cond)->op;
   switch (o.holds ? op : negated[op]) {
   case OP_LT: know_difference(p, &b, &a, 1); break;
@@ -587,7 +614,7 @@ static void assume_in(Prover *p, Open o) {
     uint32_t sub[MAX_RANK];
     read_subscripts(p, o.cond, o.env, sub);
     uint32_t in = definition(p, o.cond, o.env, sub);
-    if (in) assume_in(p, (Open){p->env.at[in].s->body, in, o.holds, false});
+    if (in) assume_in(p, (Open){p->env.at[in].s->body, in, o.holds});
     return;
   }
   case OP_LT:
@@ -612,8 +639,8 @@ static void take(Prover *p, Open o, int way) {
     assume_part(p, o, (uint32_t)way, o.holds);
     return;
   }
-  Lin a = form_in(p, ex_arg(p->m, o.cond, 0), o.env, o.wide);
-  Lin b = form_in(p, ex_arg(p->m, o.cond, 1), o.env, o.wide);
+  Lin a = form_in(p, ex_arg(p->m, o.cond, 0), o.env, false);
+  Lin b = form_in(p, ex_arg(p->m, o.cond, 1), o.env, false);
   if (way) know_difference(p, &a, &b, 1);
   else know_difference(p, &b, &a, 1);
 }
@@ -622,7 +649,7 @@ static void take(Prover *p, Open o, int way) {
 static Lin choose(Prover *p, Atom a, int way) {
   const Expr *x = ex(p->m, a.id);
   if (x->op == OP_WHERE) {
-    assume_in(p, (Open){ex_arg(p->m, a.id, 0), a.env, way == 0, a.wide});
+    assume_in(p, (Open){ex_arg(p->m, a.id, 0), a.env, way == 0});
     return form_in(p, ex_arg(p->m, a.id, 1 + (uint32_t)way), a.env, a.wide);
   }
   Lin u = form_in(p, ex_arg(p->m, a.id, 0), a.env, a.wide), v;
@@ -732,7 +759,7 @@ void prover_fn(Prover *p, const Fn *f, const ValueFact *fact) {
 }
 
 void prover_stmt(Prover *p, const Stmt *s) {
-  p->atom.n = p->form.n = p->env.n = p->known.n = p->open.n = p->trail.n = p->splits = 0;
+  p->atom.n = p->form.n = p->env.n = p->known.n = p->open.n = p->exact.n = p->trail.n = p->splits = 0;
   p->dead = false;
   PUSH(p->a, p->env, (Env){.s = s});
 }
@@ -749,8 +776,8 @@ void prover_undo(Prover *p, Mark mark) {
   p->dead = mark.dead;
 }
 
-void prover_assume(Prover *p, Id cond, bool holds, bool wide) {
-  assume_in(p, (Open){cond, 0, holds, wide});
+void prover_assume(Prover *p, Id cond, bool holds) {
+  assume_in(p, (Open){cond, 0, holds});
 }
 bool prover_dead(const Prover *p) { return p->dead; }
 Lin prover_form(Prover *p, Id e, bool wide) { return form_in(p, e, 0, wide); }
@@ -785,7 +812,7 @@ Interval prover_range(Prover *p, Id e) {
   bool reached[2];
   for (int way = 0; way < 2; way++) {
     Mark mark = prover_mark(p);
-    prover_assume(p, ex_arg(p->m, e, 0), way == 0, false);
+    prover_assume(p, ex_arg(p->m, e, 0), way == 0);
     reached[way] = !p->dead;
     if (reached[way]) r[way] = prover_range(p, ex_arg(p->m, e, 1 + (uint32_t)way));
     prover_undo(p, mark);

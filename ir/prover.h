@@ -50,8 +50,8 @@ typedef struct Mark {
 } Mark;
 Mark prover_mark(const Prover *p);
 void prover_undo(Prover *p, Mark mark);
-// From here on the condition holds, or doesn't. wide: it is in a subscript, which does not wrap.
-void prover_assume(Prover *p, Id cond, bool holds, bool wide);
+// From here on the condition holds, or doesn't.
+void prover_assume(Prover *p, Id cond, bool holds);
 bool prover_dead(const Prover *p); // the assumptions contradict each other
 
 Lin prover_form(Prover *p, Id e, bool wide);

@@ -75,14 +75,23 @@ static bool below(Checker *c, const Lin *form, int64_t extent) {
          prover_nonneg(c->p, &above);
 }
 
-// max(0, label[b]) is below an extent where both are, and min(9, label[b]) not negative.
+// Whether the form, which is in 64 bits, fits 32, if need be since that is required of data.
+static bool fits(Checker *c, const Lin *form) {
+  Lin up = *form;
+  if (!add_ok(up.constant, (int64_t)1 << 31, &up.constant)) return false;
+  return (prover_nonneg(c->p, &up) || require(c, &up, INT32_MAX, true, false)) &&
+         (below(c, form, (int64_t)1 << 31) || require(c, form, INT32_MAX, false, true));
+}
+
+// max(0, label[b]) is below an extent where both are, and min(9, label[b]) not negative. Both are of 32 bits.
 static bool require_both(Checker *c, Id sub, int64_t extent, bool low, bool high) {
   Op op = (Op)ex(c->m, sub)->op;
   if (op == OP_MAX ? low : op != OP_MIN || high) return false;
   for (uint32_t i = 0; i < 2; i++) {
-    Lin form = prover_form(c->p, ex_arg(c->m, sub, i), true);
-    bool proved = low ? prover_nonneg(c->p, &form) : below(c, &form, extent);
-    if (!proved && !require(c, &form, extent, low, high)) return false;
+    Lin form = prover_form(c->p, ex_arg(c->m, sub, i), false);
+    if (low ? prover_nonneg(c->p, &form) : below(c, &form, extent)) continue;
+    form = prover_form(c->p, ex_arg(c->m, sub, i), true);
+    if (!require(c, &form, extent, low, high) || !fits(c, &form)) return false;
   }
   return true;
 }
@@ -100,39 +109,39 @@ static void check_subscript(Checker *c, Id value, bool write, uint32_t dim, Id s
                          prover_bounds(c->p, &form)});
 }
 
-static void check_expr(Checker *c, Id e, bool wide);
+static void check_expr(Checker *c, Id e);
 
 // Checks `e` where `cond` holds, or doesn't; nothing where that can't be.
-static void check_under(Checker *c, Id cond, bool holds, Id e, bool wide) {
+static void check_under(Checker *c, Id cond, bool holds, Id e) {
   if (!has_read(c, e)) return;
   Mark mark = prover_mark(c->p);
   uint32_t was = c->assumed;
   c->assumed = ++c->next_assumed;
-  prover_assume(c->p, cond, holds, wide);
-  if (!prover_dead(c->p)) check_expr(c, e, wide);
+  prover_assume(c->p, cond, holds);
+  if (!prover_dead(c->p)) check_expr(c, e);
   c->assumed = was;
   prover_undo(c->p, mark);
 }
 
-static void check_expr(Checker *c, Id e, bool wide) {
+static void check_expr(Checker *c, Id e) {
   if (!has_read(c, e) || c->done[e] == c->assumed) return;
   c->done[e] = c->assumed;
   const Expr *x = ex(c->m, e);
   switch (x->op) {
   case OP_WHERE:
-    check_expr(c, ex_arg(c->m, e, 0), wide);
-    check_under(c, ex_arg(c->m, e, 0), true, ex_arg(c->m, e, 1), wide);
-    check_under(c, ex_arg(c->m, e, 0), false, ex_arg(c->m, e, 2), wide);
+    check_expr(c, ex_arg(c->m, e, 0));
+    check_under(c, ex_arg(c->m, e, 0), true, ex_arg(c->m, e, 1));
+    check_under(c, ex_arg(c->m, e, 0), false, ex_arg(c->m, e, 2));
     return;
   case OP_AND:
   case OP_OR:
-    check_expr(c, ex_arg(c->m, e, 0), wide);
-    check_under(c, ex_arg(c->m, e, 0), x->op == OP_AND, ex_arg(c->m, e, 1), wide);
+    check_expr(c, ex_arg(c->m, e, 0));
+    check_under(c, ex_arg(c->m, e, 0), x->op == OP_AND, ex_arg(c->m, e, 1));
     return;
   default: break;
   }
   for (uint32_t i = 0; i < x->narg; i++) {
-    check_expr(c, ex_arg(c->m, e, i), wide || x->op == OP_READ);
+    check_expr(c, ex_arg(c->m, e, i));
     if (x->op == OP_READ) check_subscript(c, (Id)x->integer, false, i, ex_arg(c->m, e, i));
   }
 }
@@ -254,10 +263,10 @@ static void check_stmt(Checker *c, const Stmt *s) {
   c->assumed = ++c->next_assumed;
   const Value *v = &c->f->value.at[s->lhs];
   for (uint32_t d = 0; d < v->rank; d++) {
-    check_expr(c, s->sub[d], true);
+    check_expr(c, s->sub[d]);
     if (s->acc) check_subscript(c, s->lhs, true, d, s->sub[d]); // `=` covers its value: verified
   }
-  check_expr(c, s->body, false);
+  check_expr(c, s->body);
   learn(c, s);
 }
 
