@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "driver/explain.h"
 #include "driver/fmt.h"
 #include "driver/new.h"
 #include "driver/options.h"
@@ -14,6 +15,7 @@
 static const Command commands[] = {
     {"new", "NAME [--from EXAMPLE]", "write a commented model, with how to get data", new_command},
     {"fmt", "[--check] [FILE...]", "lay out models (no FILE: stdin to stdout)", fmt_command},
+    {"explain", "[STATUS|TEXT]", "what an exit status or a message means", explain_command},
     {"plot", "LOG...", "draw the losses of a log in the terminal", plot_command},
 };
 enum { NCOMMAND = sizeof commands / sizeof *commands };

@@ -3,22 +3,25 @@
 #ifndef DTC_RUNTIME_ERROR_H
 #define DTC_RUNTIME_ERROR_H
 
-// doc/training.md explains each to users; numbers follow sysexits.h where it has one.
-enum {
-  DT_EXIT_OK = 0,
-  DT_EXIT_USAGE = 64,
-  DT_EXIT_CONTENT = 65, // data, weights or checkpoint have wrong content
-  DT_EXIT_MISSING = 66, // an input is not there
-  DT_EXIT_PEER = 69, // a peer was lost or silent
-  DT_EXIT_BUG = 70,
-  DT_EXIT_OS = 71,        // the system refuses memory, threads, ...
-  DT_EXIT_CREATE = 73,    // an output cannot be created
-  DT_EXIT_IO = 74,        // reading or writing failed
-  DT_EXIT_STOPPED = 75,   // a signal; state saved where --save says so
-  DT_EXIT_DISAGREE = 76,  // ranks run other builds, layouts, options or data
-  DT_EXIT_MISFIT = 78,    // the launch does not fit the program
-  DT_EXIT_NOT_FINITE = 79 // loss or gradient norm
-};
+// Exit statuses: name, number, meaning. Numbers follow sysexits.h where it has one. --help prints the
+// meanings, doc/training.md has them, and `dtc explain` adds causes and remedies.
+#define DT_EXITS(X) \
+  X(OK, 0, "done") \
+  X(USAGE, 64, "the command line is wrong") \
+  X(CONTENT, 65, "data, weights or a checkpoint do not hold what they should") \
+  X(MISSING, 66, "an input is missing") \
+  X(PEER, 69, "a peer was lost or silent") \
+  X(BUG, 70, "a bug in dtc") \
+  X(OS, 71, "the system or a device refuses memory, threads or a library") \
+  X(CREATE, 73, "an output cannot be created") \
+  X(IO, 74, "reading or writing failed") \
+  X(STOPPED, 75, "stopped by a signal; start it again with --resume") \
+  X(DISAGREE, 76, "ranks disagree about build, layout, options, data or operations") \
+  X(MISFIT, 78, "the launch does not fit the program: ranks, processor or GPU") \
+  X(NOT_FINITE, 79, "the loss or the gradient norm is not finite")
+
+#define DT_EXIT_ENUM(name, number, meaning) DT_EXIT_##name = number,
+enum { DT_EXITS(DT_EXIT_ENUM) };
 
 // A failure: the message for the user, naming file and cause. status 0: none.
 typedef struct DtError {

@@ -260,6 +260,26 @@ int dt_options_parse(DtOptions *o, const DtProgram *p, int argc, char **argv, Dt
   return combinations(o, p, e);
 }
 
+// One paragraph, in lines of at most 79 characters.
+static void help_exits(void) {
+  static const char *const meaning[] = {
+#define ROW(name, number, meaning) #number " " meaning,
+      DT_EXITS(ROW)
+#undef ROW
+  };
+  enum { N = sizeof meaning / sizeof *meaning, MOST = 79 };
+  size_t at = (size_t)printf("\nExit status:") - 1;
+  for (int i = 0; i < N; i++)
+    for (const char *word = meaning[i], *next; *word; word = next + (*next == ' ')) {
+      next = word + strcspn(word, " ");
+      size_t n = (size_t)(next - word), end = *next ? 0 : 1;
+      bool fits = at + 1 + n + end <= MOST;
+      printf("%s%.*s%s", fits ? " " : "\n", (int)n, word, !end ? "" : i + 1 < N ? ";" : ".");
+      at = (fits ? at + 1 : 0) + n + end;
+    }
+  printf("\n`dtc explain STATUS` says more.\n");
+}
+
 void dt_options_help(const DtProgram *p) {
   printf("usage: train [options]\n\nTrains %s, as its train block says.\n", p->model);
   for (int i = 0; i < NOPTIONS; i++) {
@@ -277,9 +297,5 @@ void dt_options_help(const DtProgram *p) {
       line = line[n] ? line + n + 1 : NULL;
     }
   }
-  printf("\nExit status: 0; 64 usage; 65 bad data, weights or checkpoint; 66 input missing;\n"
-         "69 a peer was lost; 71 the system refuses; 73 cannot create output; 74 input or\n"
-         "output failed; 75 stopped by a signal and saved, start again with --resume;\n"
-         "76 ranks disagree; 78 the launch does not fit; 79 loss or gradient norm not\n"
-         "finite.\n");
+  help_exits();
 }

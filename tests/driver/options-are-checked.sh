@@ -215,7 +215,7 @@ sed -n '/^# after shard/,/^# after /p' out.txt | sed '/^# after/d' >cut.ir
 expect 1 "$DTC" --run batch cut.ir
 says "pass batch is for programs of one rank, and this one is cut over a mesh" err.txt
 # Commands have their help, and it fits a terminal.
-for command in new fmt plot; do
+for command in new fmt explain plot; do
   says "^  $command " <("$DTC" --help)
   expect 0 "$DTC" $command --help
   says "^usage: dtc $command " out.txt
