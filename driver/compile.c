@@ -223,16 +223,34 @@ static int data_degree(const Options *o) { return o->dp ? (int)o->dp : 1; }
 
 static int32_t microbatches(const Job *j);
 
-static void report_as(const Job *j, const Plan *p, const Report *r, FILE *out) {
+// Files of a run for --report html. False after a message.
+static bool read_run(const Job *j, const Plan *p, RunFiles *run) {
+  const Options *o = j->o;
+  *run = (RunFiles){.log_path = o->with_log};
+  if (o->with_log) {
+    run->log = NEW(j->a, LogCurves);
+    if (!plot_read(j->a, "--with-log", o->with_log, "loss", run->log)) return false;
+    if (run->log->program && strcmp(run->log->program, j->m->name)) {
+      fprintf(stderr, "dtc: %s is a log of the model %s, and this is %s\n", o->with_log, run->log->program, j->m->name);
+      return false;
+    }
+  }
+  if (o->with_profile) run->profile = NEW(j->a, Profile);
+  return !o->with_profile || profile_read(j->a, o->with_profile, p, run->profile);
+}
+
+static void report_as(const Job *j, const Plan *p, const Report *r, const RunFiles *run, FILE *out) {
   if (!strcmp(j->o->report_form, "text")) report_text(r, j->m, out);
   if (!strcmp(j->o->report_form, "json")) report_json(r, j->m, out);
   if (strcmp(j->o->report_form, "html")) return;
   DtPipe *pipe = j->m->chunk.n ? schedule_make(p, microbatches(j), false) : NULL;
-  report_html(r, j->m, pipe, j->o->input, out);
+  report_html(r, p, pipe, j->o->input, run, out);
   dt_pipe_free(pipe);
 }
 
 static int report(const Job *j, const Plan *p) {
+  RunFiles run;
+  if (!read_run(j, p, &run)) return EXIT_MODEL;
   Report r = report_make(p, data_degree(j->o));
   Report plain;
   if (j->o->checkpoint) {
@@ -244,7 +262,7 @@ static int report(const Job *j, const Plan *p) {
   size_t n = 0;
   FILE *f = open_memstream(&text, &n);
   ALLOCATED(f);
-  report_as(j, p, &r, f);
+  report_as(j, p, &r, &run, f);
   ALLOCATED(!fclose(f));
   int status = put(j, text, n);
   free(text);

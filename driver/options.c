@@ -17,6 +17,7 @@ enum {
   OPT_TARGET = 256, OPT_EMULATE, OPT_ARCH, OPT_TP, OPT_PP, OPT_CP, OPT_SEQUENCE, OPT_CP_ATTENTION, OPT_EP,
   OPT_OFFLOAD, OPT_ZERO, OPT_ZERO_GROUP, OPT_ACCUMULATE, OPT_GATHER, OPT_IN_FLIGHT, OPT_SCHEDULE, OPT_PRECISION,
   OPT_CHECKPOINT, OPT_EMIT, OPT_DUMP, OPT_DUMP_PLACES, OPT_RUN, OPT_CHECK, OPT_INTERPRET, OPT_STEPS, OPT_VERIFY, OPT_DATA, OPT_REPORT,
+  OPT_WITH_LOG, OPT_WITH_PROFILE,
   OPT_MEMORY, OPT_DETERMINISTIC, OPT_REDUCE_DTYPE, OPT_BUNDLE, OPT_DP, OPT_GLOBAL_BATCH,
   OPT_SAVE_TEMPS, OPT_TIME, OPT_HELP
 };
@@ -81,6 +82,9 @@ static const Row rows[] = {
     {OPT_CHECK, "check", NULL, "type-check only"},
     {OPT_REPORT, "report", "text|json|html",
      "print parameters, FLOPs, memory, communication and\nschedule"},
+    {OPT_WITH_LOG, "with-log", "FILE", "--report html: draw the losses of this log of a run"},
+    {OPT_WITH_PROFILE, "with-profile", "FILE",
+     "--report html: time of the model's lines and of\nkernels, from this profile of a run"},
     {OPT_EMIT, "emit", "ast|ir|kernels|c|cuda|llvm|asm|plan|schedule",
      "print this form of the program"},
     {OPT_INTERPRET, "interpret", "ranks|source",
@@ -299,6 +303,8 @@ static int combine_outputs(const Options *o) {
   if (o->global_batch && !o->interpret && !o->verify_run && !o->report && !o->memory && o->emit != EMIT_SCHEDULE)
     return usage("--global-batch is for --report, --memory, --emit schedule, --interpret and "
                  "--verify-run; the batch of a program is -D batch=N");
+  if ((o->with_log || o->with_profile) && (!o->report || strcmp(o->report_form, "html")))
+    return usage("--with-%s is for --report html", o->with_log ? "log" : "profile");
   if (o->dump_places && !o->dump_after && o->emit != EMIT_IR)
     return usage("--dump-places is for --dump-after and --emit ir");
   if (o->output && same_file(o->input, o->output))
@@ -463,6 +469,8 @@ static int set(Options *o, Arena *a, int key, const char *v) {
     if (!is_form(o->report_form))
       return usage("--report=%s: expected text, json or html", v);
     return 0;
+  case OPT_WITH_LOG: o->with_log = v; return 0;
+  case OPT_WITH_PROFILE: o->with_profile = v; return 0;
   case OPT_MEMORY:
     return bytes(v, &o->memory) ? 0 : usage("--memory %s: expected bytes, 1 or more, like 80G", v);
   case OPT_DETERMINISTIC: o->deterministic = true; return 0;

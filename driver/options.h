@@ -23,6 +23,7 @@ typedef struct Options {
   bool check, interpret, source; // source: --interpret=source
   bool verify_run, report, time, deterministic, help, version;
   Str report_form; // "text", "json" or "html"
+  Str with_log, with_profile; // of a run, for --report html; NULL: not given
   Str save_temps;
   Str program, data; // of --verify-run: a program compiled before; --data. NULL: none
   int64_t memory; // bytes, 0: no limit

@@ -11,10 +11,6 @@
 
 // ---- reading ----
 
-typedef struct Wish {
-  Str key, val; // members of the records: of steps; of validations
-} Wish;
-
 static void add_number(Arena *a, const DtJson *j, const char *key, double step, Curve *to) {
   const DtJsonValue *v = dt_json_member(j, dt_json_root(j), key, DT_JSON_REAL);
   if (v && isfinite(v->real)) PUSH(a, to->point, ((Point){step, v->real}));
@@ -25,11 +21,23 @@ static bool begins(const DtJson *j, const DtJsonValue *step) {
   return step->integer == 0 && dt_json_member(j, dt_json_root(j), "run", DT_JSON_OBJECT);
 }
 
-// A record a line: of several runs the last one's. Sets the number of runs. False after a message.
-static bool read_log(Arena *a, const char *path, Wish w, Curve *train, Curve *val, int *runs) {
+static void add_record(Arena *a, const DtJson *j, const DtJsonValue *step, Str key, Str val, LogCurves *to) {
+  const DtJsonValue *run = dt_json_member(j, dt_json_root(j), "run", DT_JSON_OBJECT);
+  const DtJsonValue *program = run ? dt_json_member(j, run, "program", DT_JSON_STRING) : NULL;
+  if (program) to->program = str_intern(program->string);
+  if (begins(j, step)) {
+    to->train.point.n = to->val.point.n = 0;
+    to->runs++;
+  }
+  add_number(a, j, key, step->real, &to->train);
+  add_number(a, j, val, step->real, &to->val);
+}
+
+bool plot_read(Arena *a, const char *who, const char *path, Str key, LogCurves *to) {
   size_t n;
-  char *text = command_read(a, "plot", path, &n);
+  char *text = command_read(a, who, path, &n);
   if (!text) return false;
+  Str val = str_printf("val_%s", key);
   int line = 0;
   for (char *p = text, *end; p < text + n; p = end + 1) {
     end = memchr(p, '\n', (size_t)(text + n - p));
@@ -40,19 +48,12 @@ static bool read_log(Arena *a, const char *path, Wish w, Curve *train, Curve *va
     bool ok = !dt_json_parse(&j, p, (size_t)(end - p), path, &e);
     const DtJsonValue *step =
         ok ? dt_json_member(&j, dt_json_root(&j), "step", DT_JSON_INTEGER) : NULL;
-    if (step && begins(&j, step)) {
-      train->point.n = val->point.n = 0;
-      ++*runs;
-    }
-    if (step) {
-      add_number(a, &j, w.key, step->real, train);
-      add_number(a, &j, w.val, step->real, val);
-    }
+    if (step) add_record(a, &j, step, key, val, to);
     dt_json_free(&j);
     if (ok) continue;
-    fprintf(stderr, "dtc plot: %s:%d: this is not a record of a log (./train --log FILE writes "
+    fprintf(stderr, "dtc %s: %s:%d: this is not a record of a log (./train --log FILE writes "
                     "one)\n",
-            path, line);
+            who, path, line);
     return false;
   }
   return true;
@@ -206,18 +207,17 @@ static Canvas canvas(int width, int height) {
 
 static int plot(Arena *a, char **log, int n, Str key, Canvas c) {
   Curve curve[2 * MOST_LOGS] = {0};
-  Wish w = {key, str_printf("val_%s", key)};
   int have = 0;
   for (int i = 0; i < n; i++) {
-    int runs = 0;
-    Curve *train = &curve[2 * i], *val = train + 1;
-    if (!read_log(a, log[i], w, train, val, &runs)) return EXIT_MODEL;
-    Str run = runs > 1 ? str_printf(" of the last of %d runs", runs) : "";
+    LogCurves both = {.val.marks = true};
+    if (!plot_read(a, "plot", log[i], key, &both)) return EXIT_MODEL;
+    Str run = both.runs > 1 ? str_printf(" of the last of %d runs", both.runs) : "";
     Str of = n > 1 ? str_printf(" of %s", log[i]) : "";
-    train->name = str_printf("%s%s%s", w.key, run, of);
-    val->name = str_printf("%s%s%s", w.val, run, of);
-    val->marks = true;
-    have += curve[2 * i].point.n || curve[2 * i + 1].point.n;
+    both.train.name = str_printf("%s%s%s", key, run, of);
+    both.val.name = str_printf("val_%s%s%s", key, run, of);
+    curve[2 * i] = both.train;
+    curve[2 * i + 1] = both.val;
+    have += both.train.point.n || both.val.point.n;
   }
   if (have) plot_draw(curve, 2 * (uint32_t)n, c, stdout);
   else fprintf(stderr, "dtc plot: no record has a number '%s'\n", key);

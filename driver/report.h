@@ -2,6 +2,7 @@
 #ifndef DTC_REPORT_H
 #define DTC_REPORT_H
 
+#include "driver/report_parts.h"
 #include "driver/traffic.h"
 #include "runtime/pipeline/pipeline.h"
 
@@ -50,6 +51,6 @@ void report_text(const Report *r, const Module *m, FILE *out);
 void report_json(const Report *r, const Module *m, FILE *out);
 // `pipe`: the schedule of a rank's microbatches under the plan's costs; NULL: no pipeline. `input` is
 // the model's path. Text of neither dtc nor the language is escaped.
-void report_html(const Report *r, const Module *m, const DtPipe *pipe, const char *input, FILE *out);
+void report_html(const Report *r, const Plan *p, const DtPipe *pipe, const char *input, const RunFiles *run, FILE *out);
 
 #endif

@@ -1,66 +1,30 @@
 // --report html: one page that needs nothing else, for a screen or for paper. Every number of
 // --report json is in it, in a `data` element whose id is the number's name there and whose value
-// is exact; the visible text has units. A rank's memory and a pipeline's timeline are drawn.
+// is exact; the visible text has units. A rank's memory and a pipeline's timeline are drawn, and the files of a run
+// that it is given: losses of a log, times of a profile.
+#include "codegen/target.h"
+#include "driver/html.h"
 #include "driver/report.h"
 
 #include <inttypes.h>
 #include <math.h>
 
-static void escaped(FILE *out, const char *text) {
-  for (; *text; text++) {
-    unsigned char c = (unsigned char)*text;
-    if (strchr("<>&\"'", c) || c < ' ' || c == 127)
-      fprintf(out, "&#%d;", c < ' ' || c == 127 ? 0xfffd : c);
-    else putc(c, out);
-  }
-}
-
-// ---- numbers ----
-
-// Thousands are set apart.
-static void digits(FILE *out, int64_t n) {
-  char digit[32];
-  int all = snprintf(digit, sizeof digit, "%" PRId64, n);
-  for (int i = 0; i < all; i++) {
-    if (i && (all - i) % 3 == 0 && digit[i - 1] != '-') putc(',', out);
-    putc(digit[i], out);
-  }
-}
-
-// Three digits that count, with a prefix: 1.65 T. Steps of 1000, or of 1024 with "iB".
-static void scaled(FILE *out, double v, double step, const char *unit) {
-  static const char prefix[] = " kMGTPE";
-  int p = 0;
-  while (fabs(v) >= 0.9995 * step && p < 6) {
-    v /= step;
-    p++;
-  }
-  int decimals = !p || fabs(v) >= 99.95 ? 0 : fabs(v) >= 9.995 ? 1 : 2;
-  bool binary = step == 1024;
-  char letter = binary && prefix[p] == 'k' ? 'K' : prefix[p];
-  fprintf(out, "%.*f", decimals, v);
-  if (!p && !*unit) return;
-  fputs("&#160;", out);
-  if (p) fprintf(out, "%c%s", letter, binary ? "i" : "");
-  fputs(unit, out);
-}
-
 static void count(FILE *out, const char *id, int64_t n) {
   fprintf(out, "<data id=\"%s\" value=\"%" PRId64 "\">", id, n);
-  digits(out, n);
+  html_digits(out, n);
   fputs("</data>", out);
 }
 
 static void bytes(FILE *out, const char *id, double n) {
   if (*id) fprintf(out, "<data id=\"%s\" value=\"%.0f\">", id, n);
   else fprintf(out, "<data value=\"%.0f\">", n);
-  scaled(out, n, 1024, "B");
+  html_scaled(out, n, 1024, "B");
   fputs("</data>", out);
 }
 
 static void flops(FILE *out, const char *id, double n) {
   fprintf(out, "<data id=\"%s\" value=\"%.17g\">", id, n);
-  scaled(out, n, 1000, "FLOP");
+  html_scaled(out, n, 1000, "FLOP");
   fputs("</data>", out);
 }
 
@@ -115,9 +79,14 @@ static const char head[] =
     "svg { display: block; width: 100%; min-width: 40rem } svg text { font: 12px system-ui, "
     "sans-serif;\n"
     "  fill: var(--soft) } svg line { stroke: var(--line) } .idle { fill: var(--card) }\n"
+    "h3 { font-size: 1rem; font-weight: 600; margin: 1rem 0 .3rem } svg .losses { fill: none; stroke: var(--f);\n"
+    "  stroke-width: 1.6; stroke-linejoin: round } svg .val { fill: var(--b); stroke: var(--paper) }\n"
+    "#lines code, #spent code { white-space: normal;\n"
+    "  overflow-wrap: break-word } #lines td.bar, #spent td.bar { width: 14%; min-width: 3rem } #spent th { font-size: .88rem } #spent th:first-child { min-width: 11rem }\n"
+    "svg .block { stroke: var(--paper); stroke-width: .5 } svg text.name { fill: #111; font-size: 11px }\n"
     ".F { fill: var(--f); background: var(--f) } .B { fill: var(--b); background: var(--b) }\n"
     ".W { fill: var(--w); background: var(--w) }\n"
-    "@media (max-width: 34rem) { .exact { display: none } h1 { font-size: 1.6rem } td.bar { "
+    "@media (max-width: 34rem) { .exact, #lines td.bar, #spent td.bar { display: none } h1 { font-size: 1.6rem } td.bar { "
     "min-width: 3rem }\n"
     "  th, td { padding-right: .6rem } }\n"
     "@media print { :root { color-scheme: light; --ink: #000; --soft: #444; --line: #ccc; --card: "
@@ -127,12 +96,13 @@ static const char head[] =
     "}\n"
     "  .cards { grid-template-columns: repeat(auto-fit, minmax(7rem, 1fr)) } h2 { break-after: "
     "avoid; margin-top: 1.4rem } tr, .card, svg, .stack { break-inside: avoid }\n"
+    "  #spent td.bar { display: none } #spent { font-size: .85em }\n"
     "  .wide { overflow: visible } svg { min-width: 0 } thead { display: table-header-group } }\n"
     "</style>\n";
 
 static void card(FILE *out, const char *label, double v, double step, const char *unit) {
   fputs("<div class=\"card\"><strong>", out);
-  scaled(out, v, step, unit);
+  html_scaled(out, v, step, unit);
   fprintf(out, "</strong><span class=\"soft\">%s</span></div>\n", label);
 }
 
@@ -222,7 +192,7 @@ static void memory_html(const Report *r, FILE *out) {
     snprintf(id, sizeof id, "memory-%s", b.key);
     bytes(out, id, (double)b.bytes);
     fputs("<td class=\"exact\">", out);
-    digits(out, b.bytes);
+    html_digits(out, b.bytes);
     if (i >= REPORT_FILE) fputs("<td>\n", out); // no part of the memory
     else fprintf(out, "<td>%.1f%%\n", 100 * (double)b.bytes / all);
   }
@@ -247,7 +217,7 @@ static void traffic_html(const Report *r, FILE *out) {
     const TrafficRow *w = &r->traffic.row[i];
     merged |= w->count == 0;
     fprintf(out, "<tr><th>%s<th>%s<td><data value=\"%.0f\">", w->axis, w->what, w->count);
-    if (w->count > 0) digits(out, (int64_t)w->count);
+    if (w->count > 0) html_digits(out, (int64_t)w->count);
     else fputs("*", out);
     fputs("</data><td>", out);
     bytes(out, "", w->bytes);
@@ -322,7 +292,7 @@ static void schedule_html(const Report *r, const Module *m, const DtPipe *p, FIL
             100 * bubble);
     return;
   }
-  escaped(out, m->schedule);
+  html_text(out, m->schedule);
   fprintf(out,
           ", %d microbatches a rank. Time runs to the right, in parts of a step, by the compiler's "
           "estimate of "
@@ -355,36 +325,40 @@ static void params_html(const Report *r, const Module *m, FILE *out) {
     const Param *p = &m->param.at[i];
     int64_t n = 1;
     fputs("<tr><th><code>", out);
-    escaped(out, p->name);
+    html_text(out, p->name);
     fputs("</code><td>", out);
     for (int d = 0; d < p->rank; n *= p->extent[d++])
       fprintf(out, "%s%" PRId64, d ? " × " : "", p->extent[d]);
     fputs("<td class=\"exact\">", out);
-    digits(out, n);
+    html_digits(out, n);
     fprintf(out, "<td>%.1f%%\n", r->parameters ? 100 * (double)n / (double)r->parameters : 0.0);
   }
   fputs("</table></div>\n", out);
 }
 
-void report_html(const Report *r, const Module *m, const DtPipe *pipe, const char *input,
+void report_html(const Report *r, const Plan *plan, const DtPipe *pipe, const char *input, const RunFiles *run,
                  FILE *out) {
+  const Module *m = plan->m;
   fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n"
         "<meta name=\"viewport\" content=\"width=device-width\">\n<title>",
         out);
-  escaped(out, m->name);
+  html_text(out, m->name);
   fputs("</title>\n", out);
   fputs(head, out);
   fputs("<h1>", out);
-  escaped(out, m->name);
+  html_text(out, m->name);
   fputs("</h1>\n<p class=\"soft\">", out);
-  escaped(out, input);
-  fputs(", compiled for the CPU by dtc.\n", out);
+  html_text(out, input);
+  fprintf(out, ", compiled by dtc for the target %s.\n", m->target->name);
   cards_html(r, out);
+  if (run->log) report_curve_html(run->log, run->log_path, out);
   model_html(r, m, out);
   layout_html(r, m, out);
   memory_html(r, out);
+  report_frames_html(plan, out);
   traffic_html(r, out);
   schedule_html(r, m, pipe, out);
+  if (run->profile) report_profile_html(run->profile, plan, out);
   params_html(r, m, out);
   fputs("</html>\n", out);
 }

@@ -262,10 +262,15 @@ int64_t chunk_sent_bytes(const Module *m, uint32_t chunk, ChunkPart part) {
   return m->chunk.at[chunk].fn[part] == NONE ? 0 : sent_bytes(m, chunk, part);
 }
 
-// In operations of matrix products.
+double kernel_cost(const Plan *p, const Kernel *k) {
+  const Limits *l = &p->m->limits;
+  double flops = k->kind == K_LOOPS ? (double)l->loop_flops * k->flops : k->flops;
+  double moved = (double)l->byte_flops * k->bytes;
+  return flops > moved ? flops : moved;
+}
+
 static double fn_cost(const Plan *p, Id fn) {
   const FnPlan *fp = &p->fn[fn];
-  const Limits *l = &p->m->limits;
   double n = 0;
   for (uint32_t i = 0; i < fp->kernel.n; i++) {
     const Kernel *k = &fp->kernel.at[i];
@@ -274,9 +279,7 @@ static double fn_cost(const Plan *p, Id fn) {
       n += (double)c->count * fn_cost(p, c->fn);
       continue;
     }
-    double flops = k->kind == K_LOOPS ? (double)l->loop_flops * k->flops : k->flops;
-    double moved = (double)l->byte_flops * k->bytes;
-    n += flops > moved ? flops : moved;
+    n += kernel_cost(p, k);
   }
   return n;
 }

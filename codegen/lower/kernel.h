@@ -150,6 +150,8 @@ DtSpan chunk_span(const Module *m, uint32_t chunk, ChunkPart maker, uint32_t of)
 int64_t chunk_slot_bytes(const Module *m, uint32_t chunk, DtSpan span);
 int64_t chunk_sent_bytes(const Module *m, uint32_t chunk, ChunkPart part);
 int64_t chunk_cost(const struct Plan *p, Id fn);
+// The time of one kernel that is no call, roughly: in operations of matrix products.
+double kernel_cost(const struct Plan *p, const Kernel *k);
 // The name of a chunk's message, "activations x", and where it is computed, or NULL; NULL: nothing.
 Str chunk_message(const Module *m, uint32_t chunk, ChunkPart part, Str *source);
 
