@@ -1,4 +1,4 @@
-// Signals: TERM, INT and HUP ask for a stop at the end of the step, a second one two seconds later ends
+// Signals: TERM, INT and HUP ask for a stop (runtime/train/step.c says when), a second one two seconds later ends
 // the process, USR2 prints its activity, BUS (a mapped file became shorter) ends it with a
 // message.
 #ifndef DTC_RUNTIME_SIGNALS_H

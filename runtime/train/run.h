@@ -62,6 +62,11 @@ typedef struct DtRun {
   int stop, trouble, failed;
   // And ranks whose job for a checkpoint behind the steps has ended; those of them where it has failed.
   int written, unwritten;
+  // Within a step of several ranks: when all of them look for signals together (runtime/train/step.c).
+  struct {
+    int64_t every, next, last; // microbatches from one look to the next; at which the next and the last one are
+    double began, since;       // seconds: of the step, of the last look
+  } look;
   // Called within a step, after `done` of this rank's `all` microbatches; NULL: nothing.
   void (*tick)(void *of, int64_t done, int64_t all);
   void *tick_of;
@@ -150,8 +155,8 @@ int64_t dt_shared_count(const DtUnits *u, const DtProgram *p, const DtCut *cut);
 int dt_step_prepare(DtRun *r, bool training, DtError *e);
 // One optimizer step over the next `batch` samples. 79 where loss or norm is not finite: then
 // nothing is stepped. With loss scaling a step whose norm is not finite is skipped: it counts as a step,
-// its samples are used, and no parameter changes; 79 where many have been skipped at scale 1. 75, and likewise, where a signal asks a rank that is alone for a stop before the
-// last microbatch.
+// its samples are used, and no parameter changes; 79 where many have been skipped at scale 1. 75, and likewise, where a
+// signal asks for a stop before the last microbatch; a pipeline's step is finished first.
 int dt_step(DtRun *r, DtResult *result, DtError *e);
 // The loss and metrics over the validation set. Gives up (75) where a signal asks for a stop.
 int dt_evaluate(DtRun *r, DtResult *result, DtError *e);

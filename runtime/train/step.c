@@ -25,6 +25,9 @@ typedef struct {
 
 enum { REHEARSED = 4 };
 
+// Ranks look for signals together about as often, in seconds: a look is an exchange.
+static const double LOOK_SECONDS = 1;
+
 // The numbers that ranks sum at the end of a step: results, then flags, then an element for each instance and
 // owner of a piece of it. Where only some ranks have a number the others add zeros, which
 // change no bit.
@@ -35,6 +38,7 @@ enum {
   SHARED_TROUBLE,
   SHARED_WRITTEN, // a rank's job for a checkpoint behind the steps has ended
   SHARED_UNWRITTEN, // and has failed
+  SHARED_PACE, // the first rank's seconds for a microbatch
   SHARED_UNCOUNTED, // totals of the next batch are not known
   SHARED_TOTAL,
   SHARED_NORM = SHARED_TOTAL + DT_MAX_TOTALS
@@ -96,13 +100,43 @@ static int look_for_signals(DtRun *r, DtError *e) {
   return r->stop ? dt_fail(e, DT_EXIT_STOPPED, "stopped by a signal") : 0;
 }
 
-// After `done` of a rank's `all` microbatches of a step. A rank alone can leave the others undone:
-// weights and moments are those of the step before. Several would have to agree each time, while
-// gradients are on their way between them: they stop at the step's end.
+// All ranks take the same number of microbatches from one look to the next, as all have the same pace.
+static void set_pace(DtRun *r, double seconds) {
+  double n = seconds > 0 ? LOOK_SECONDS / seconds : 1;
+  r->look.every = n < 1 ? 1 : n > INT32_MAX ? INT32_MAX : (int64_t)n;
+}
+
+static void begin_looks(DtRun *r) {
+  if (r->look.every < 1) r->look.every = 1; // the first step: nothing is known of its length
+  r->look.began = r->look.since = dt_seconds();
+  r->look.last = 0;
+  r->look.next = r->look.every;
+}
+
+// Of the signals that any rank has, the one with the largest number, TERM, INT or HUP; and the slowest rank's pace.
+static int look_together(DtRun *r, int64_t done, DtError *e) {
+  double now = dt_seconds(), v[2] = {dt_stop_wanted(), (now - r->look.since) / (double)(done - r->look.last)};
+  DtNote note = {"flags within a step", -1, r->p->source};
+  dt_control_reduce(dt_group(DT_ALL_AXES), DT_TYPE_F64, DT_MAX, v, 2, note);
+  int64_t most = 2 * (done - r->look.last); // the first ones may be much faster than the others: they need not wait
+  set_pace(r, v[1]);
+  if (r->look.every > most) r->look.every = most;
+  r->look.since = now;
+  r->look.last = done;
+  r->look.next = done + r->look.every;
+  r->stop = (int)v[0];
+  if (!r->stop) return 0;
+  dt_zero_settle(&r->zero); // what is on its way to and from other ranks
+  return dt_fail(e, DT_EXIT_STOPPED, "stopped by a signal");
+}
+
+// After `done` of a rank's `all` microbatches of a step. The others can be left undone: weights and moments are those of
+// the step before.
 static int within_step(DtRun *r, int64_t done, int64_t all, DtError *e) {
   if (dt_rehearsing || done == all) return 0;
   if (r->tick) r->tick(r->tick_of, done, all);
-  return dt_world.size == 1 ? look_for_signals(r, e) : 0;
+  if (dt_world.size == 1) return look_for_signals(r, e);
+  return done >= r->look.next ? look_together(r, done, e) : 0;
 }
 
 // The same through a pipeline: all microbatches of a step at once, those of validation in groups.
@@ -302,6 +336,7 @@ static void finish_passes(DtRun *r, const Batch *b, const double *sum, DtResult 
   DtBehindState behind = r->behind ? dt_behind_state(r->behind) : DT_BEHIND_IDLE;
   r->shared[SHARED_WRITTEN] = behind == DT_BEHIND_DONE || behind == DT_BEHIND_FAILED;
   r->shared[SHARED_UNWRITTEN] = behind == DT_BEHIND_FAILED;
+  if (dt_world.rank == 0) r->shared[SHARED_PACE] = (dt_seconds() - r->look.began) / (double)share_of(r, b).each;
   sum_over_ranks(r, r->shared, r->nshared, "loss, norm and flags");
   r->stop = r->shared[SHARED_TERM] > 0  ? SIGTERM
             : r->shared[SHARED_INT] > 0 ? SIGINT
@@ -310,6 +345,7 @@ static void finish_passes(DtRun *r, const Batch *b, const double *sum, DtResult 
   r->failed = (int)r->shared[SHARED_TROUBLE];
   r->written = (int)r->shared[SHARED_WRITTEN];
   r->unwritten = (int)r->shared[SHARED_UNWRITTEN];
+  if (!dt_rehearsing) set_pace(r, r->shared[SHARED_PACE]);
   r->counted = dt_world.size > 1 && r->shared[SHARED_UNCOUNTED] == 0;
   memcpy(r->next_total, r->shared + SHARED_TOTAL, sizeof r->next_total);
   result->norm = 0;
@@ -367,6 +403,7 @@ int dt_step(DtRun *r, DtResult *result, DtError *e) {
   dt_comm_exposed(); // of what was before
   if (totals(r, &b, total, e)) return e->status;
   b.gradients = true;
+  begin_looks(r);
   if (over_batch(r, p->step, "step", &b, total, 1 + p->nmetric, sum, e)) return e->status;
   finish_passes(r, &b, sum, result);
   result->rate = dt_rate(t->schedule, r->o.lr, t->warmup, r->o.schedule_steps, t->final, r->step);

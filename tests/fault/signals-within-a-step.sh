@@ -1,5 +1,5 @@
-# A signal ends a step of a rank that is alone at its next microbatch: the state of the last whole step is saved, 75, and
-# the run goes on from there to the same bits. Several ranks end the step first. A long step shows its progress.
+# A signal ends a step: that of a rank alone at its next microbatch, that of several within about a second. The state of
+# the last whole step is saved, 75, and the run goes on from there to the same bits. A long step shows its progress.
 . "$(dirname "$0")/../support/lib.sh"
 . "$(dirname "$0")/support/fake.sh"
 fake_data
@@ -25,9 +25,10 @@ stop 1
 ls ck | grep -q step-00000001 || fail "$(ls ck)"
 FAKE_DELAY=0 train --steps 3 --batch 48 --resume ck --export resumed.safetensors
 same whole.safetensors resumed.safetensors
-# Two ranks, 8 microbatches each: the step's end.
+# Two ranks, 8 microbatches each, in steps of 2 seconds, of which the first is looked into at once.
 rm -rf ck
-stop 1 --ranks 2 --threads 1
+stop 0 --ranks 2 --threads 1
+FAKE_DELAY=0 train --steps 1 --batch 48 --ranks 2 --threads 1 --resume ck --save ck
 FAKE_DELAY=0 train --steps 3 --batch 48 --ranks 2 --threads 1 --resume ck --export resumed.safetensors
 train --steps 3 --batch 48 --ranks 2 --threads 1 --export whole.safetensors
 same whole.safetensors resumed.safetensors
