@@ -36,8 +36,10 @@ int dt_device_fits(const DtProgram *p, DtError *e) {
   char missing[512];
   const char *library = getenv("DT_GEMM"), *asked = getenv("DT_GEMM_BF16"), *why;
   if (take_level(p) < p->device_level)
-    return dt_fail(e, DT_EXIT_MISFIT, "this processor is not an x86-64-v%d, for which the program was compiled",
-                   p->device_level);
+    return dt_fail(e, DT_EXIT_MISFIT,
+                   "this processor is not an x86-64-v%d, for which the program was compiled; compile it with --arch "
+                   "x86-64 for any%s",
+                   p->device_level, p->device_level > 3 ? ", or with --arch x86-64-v3 for those with avx2" : "");
   if (library && !strcmp(library, "dnnl") && !dt_dnnl_tile(&why))
     return dt_fail(e, DT_EXIT_OS, "DT_GEMM=dnnl: %s", why);
   if (asked && *asked && strcmp(asked, dt_gemm_bf16_name()) != 0)
