@@ -206,11 +206,28 @@ static void unknown_field(Env *env, const Ast *e) {
   buf_free(&text);
 }
 
+// A layer that is made where it is called: nn.Linear(n, n)(x). False: this is something else.
+static bool made_in_place(Env *env, const Ast *e) {
+  if (e->kind != A_CALL) return false;
+  Entity made = resolve(env, e->a);
+  if (made.kind != ENT_NONE && made.kind != ENT_TEMPLATE) return false;
+  if (made.kind == ENT_NONE) unknown_name(env, e->a, "layer");
+  else {
+    Buf text = {0};
+    ast_print_expr(e->a, &text);
+    err(env->fr, e->loc, "a layer is made in a layer's body, and called in its methods: name = %s(...) there, name(...) here",
+        text.text);
+    buf_free(&text);
+  }
+  return true;
+}
+
 void unknown_name(Env *env, const Ast *e, const char *what) {
   if (e->kind == A_FIELD) {
     unknown_field(env, e);
     return;
   }
+  if (made_in_place(env, e)) return;
   if (e->kind != A_NAME) {
     err(env->fr, e->loc, "expected a %s", what);
     return;
