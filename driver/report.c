@@ -51,7 +51,7 @@ static void add_memory(Report *r, const Plan *p) {
     r->stage = s;
     r->pipeline_bound = least;
   }
-  if (dt_save_snapshot_bytes(&t, &stages, r->stage, &cut, r->ranks * degrees, &r->snapshot_bytes, &e)) BUG("%s", e.text);
+  if (!t.offload && dt_save_snapshot_bytes(&t, &stages, r->stage, &cut, r->ranks * degrees, &r->snapshot_bytes, &e)) BUG("%s", e.text);
   r->in_host = limits.in_host;
   r->stages = stages.n;
   int data_ranks = r->ranks * (t.cp > 1 ? t.cp : 1);
