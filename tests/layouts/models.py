@@ -935,6 +935,7 @@ def add_modes(spec):
         spec["asked"] = "kept"
     if spec["loss"] == "words" and r.random() < 0.2:  # the last stack makes the logits
         spec |= {"bare": True, "words": spec["dim"], "last_norm": False, "skips": False}
+        spec["blocks"][-1] |= {"count": 2}
         spec["half"] = spec["half"] or r.choice([None, "bf16", "fp16"])
 
 
