@@ -346,14 +346,6 @@ static bool comp_type(Samples *b, const Fn *f, const Stmt *s, SampleType *type, 
   return left_dim(&q, own, &n.dim, &n.inner) && set_type(b, s, &type[s->lhs], n, changed);
 }
 
-// A caller's type seen from inside a repeat, where its leading dimension is the iteration.
-static bool slice_type(Samples *b, const Stmt *s, SampleType *t) {
-  if (t->kind != SAMPLE_SPLIT) return true;
-  if (!t->dim) return samples_couple(b, s->loc, "a repeat iterates over them");
-  t->dim--;
-  return true;
-}
-
 bool samples_of_callee(Samples *b, const Fn *f, const Stmt *s, SampleType *type, SampleType **out) {
   (void)f;
   const Call *c = s->call;
@@ -370,7 +362,8 @@ bool samples_of_callee(Samples *b, const Fn *f, const Stmt *s, SampleType *type,
     for (uint32_t d = 0; d < MAX_RANK; d++)
       if (formal[i].other[d])
         return samples_couple(b, s->loc, "two dimensions of an argument run over them");
-    if (c->arg[i].mode == ACT_SLICE && !slice_type(b, s, &formal[i])) return false;
+    if (c->arg[i].mode == ACT_SLICE && formal[i].kind == SAMPLE_SPLIT) // of parameters alone a stack has slices
+      return samples_couple(b, s->loc, "a repeat takes slices of a value that has them");
   }
   for (bool more = true; more;) {
     more = false;
