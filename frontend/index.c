@@ -323,6 +323,16 @@ static void chosen_by_number(St *st, const Constraint *c) {
   st->failed = true;
 }
 
+// An index that runs over samples reads a tensor of as many elements, which has none.
+static void alike_by_chance(St *st, const Constraint *c) {
+  const IndexVar *v = c->factor[0];
+  Front *fr = st->fb->fr;
+  err(fr, c->loc, "'%s' runs over the samples of the batch, and dimension %u of '%s' does not: it has %lld elements, as a microbatch has "
+      "by chance", v->name, c->dim, c->tensor, (long long)c->extent);
+  note(fr, v->fixed_loc, "'%s' runs over samples from here", v->name);
+  st->failed = true;
+}
+
 // Uses a constraint if it can be used; true if it is done with.
 static bool use(St *st, const Constraint *c) {
   IndexVar *unknown = NULL;
@@ -335,6 +345,7 @@ static bool use(St *st, const Constraint *c) {
     if (c->factor[0]->ranged) chosen_by_number(st, c);
     c->factor[0]->per_sample = c->per_sample;
   }
+  if (count == 0 && c->n == 1 && per && !c->per_sample && n == c->extent && !c->factor[0]->ranged) alike_by_chance(st, c);
   if (count == 0) {
     if (n == c->extent || all_ranged(c))
       return true; // a range: the subscript is proved in range later
