@@ -2,7 +2,7 @@
 """Trains random models in fp64 in drawn layouts and compares each with one rank.
 
     tests/layouts/random_models.py --dtc build/bin/dtc  # 200 models x 10 layouts
-    tests/layouts/random_models.py --dtc build/bin/dtc --models 2000 --layouts 3 --jobs 2  # an hour on two cores
+    tests/layouts/random_models.py --dtc build/bin/dtc --models 2000 --layouts 3 --jobs 2  # four hours of processor time
     tests/layouts/random_models.py --dtc build/bin/dtc --models 3 --layouts 3 --seed 5
     tests/layouts/random_models.py --dtc build/bin/dtc --model 17 --seed 5  # model 17 of the seed's alone
     tests/layouts/random_models.py --dtc build/bin/dtc --found --models 0  # what failed once, and must not again

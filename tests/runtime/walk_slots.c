@@ -45,15 +45,16 @@ static int64_t follow(const DtProgram *p, const DtRoute *r, int stage) {
       DtPipeWork first, last;
       int span = k % DT_SPANS;
       if (!dt_pipe_span(&r->pipe->shape, (DtSpan)span, &first, &last)) continue;
+      if (op->work != (k < DT_SPANS ? first : last)) continue;
       int64_t number = r->slot[span][op->chunk] + op->slot[span], bytes = p->chunk[op->chunk].slot_bytes[span];
       Used slot = {r->slot_at[number], r->slot_at[number] + bytes, (uint32_t)number};
-      if (k < DT_SPANS && op->work == first) {
+      if (k < DT_SPANS) {
         check_use(used, n, slot, r->bytes);
         CHECK(n < MOST_USED);
         used[n++] = slot;
         now += (bytes + 63) / 64 * 64;
       }
-      if (k >= DT_SPANS && op->work == last) {
+      if (k >= DT_SPANS) {
         int at = 0;
         while (used[at].slot != slot.slot) at++;
         used[at] = used[--n];
