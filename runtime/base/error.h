@@ -8,7 +8,7 @@
 #define DT_EXITS(X) \
   X(OK, 0, "done") \
   X(USAGE, 64, "the command line is wrong") \
-  X(CONTENT, 65, "data, weights or a checkpoint do not hold what they should") \
+  X(CONTENT, 65, "data, weights, a checkpoint or offloaded state are wrong") \
   X(MISSING, 66, "an input is missing") \
   X(PEER, 69, "a peer was lost or silent") \
   X(BUG, 70, "a bug in dtc") \

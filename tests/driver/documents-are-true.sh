@@ -10,8 +10,9 @@ pages=("$SRC/README.md" "$SRC"/doc/*.md)
   "$DTC" --help
   for command in new fmt explain plot; do "$DTC" $command --help; done
   ./train --help
+  grep -rhoE --include='*.py' -e '"--[a-z][a-z-]+"' "$SRC/bench" "$SRC/tests" # those of scripts
 } >help.txt
-# Options of other programs and of this project's tests and scripts.
+# Options of other programs, of C programs in tests/ and of scripts/.
 other="build config deb install preset prefix all seconds file count every cuda delay dtc jobs layout layouts length limits
   logdir models mpi no-python nproc-per-node probe rounds stop update context-parallel-size cp-comm-type
   expert-model-parallel-size global-batch-size micro micro-batch-size num-virtual-stages-per-pipeline-rank
@@ -83,11 +84,13 @@ while IFS=: read -r page line; do
     dtc gpt2.dt -o train
     touch corpus_is_for_train
   }
-  line=$(sed -E 's/^ +//; s/ +#.*//; s/   +[a-zA-Z].*//; s/ \.\.\.$//' <<<"$line")
+  line=$(sed -E 's/^ +//; s/ +#.*//; s/   +[a-zA-Z].*//; s/ \.\.\.$//; s:/mnt/nvme:.:' <<<"$line")
   case $line in
     *"--target cuda"*) continue ;; # tests/cuda builds and runs these
     *"-D layers=2 -D dim=64"*) continue ;; # doc/numerics.md: a minute in the interpreter; driver/first-step-is-verified
   esac
+  [[ $line != *--offload* ]] || line=${line//train /away } # what follows it needs the program before
+  line=${line//.\/away /.\/away --steps 2 --threads 1 }
   line=${line//.\/train /.\/train --steps 2 --threads 1 }
   line=${line/--sample 400/--sample 4}
   n=$((n + 1))
