@@ -330,6 +330,11 @@ int64_t dt_save_received(const DtProgram *p, const DtCut *cut) {
 }
 
 int64_t dt_save_sending(const DtProgram *p, const DtCut *cut) { return p->offload ? dt_save_received(p, cut) : 0; }
+
+bool dt_save_behind(const DtProgram *p, const DtOptions *o) {
+  return o->save && o->save_every && !o->save_sync && !p->offload;
+}
+
 int dt_save_snapshot_bytes(const DtProgram *p, const DtStages *s, int stage, const DtCut *cut, int ranks, int64_t *bytes,
                            DtError *e) {
   int degree[DT_AXES];

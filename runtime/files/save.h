@@ -39,6 +39,9 @@ extern int64_t dt_save_chunk;
 int64_t dt_save_collected(const DtProgram *p);
 int64_t dt_save_received(const DtProgram *p, const DtCut *cut);
 int64_t dt_save_sending(const DtProgram *p, const DtCut *cut); // 0, but for offloaded state
+// Whether these options ask for checkpoints behind the steps. State in a file is there to save memory, which a snapshot of it
+// would take again.
+bool dt_save_behind(const DtProgram *p, const DtOptions *o);
 // Bytes of the host's memory that a snapshot takes: of the rank of `stage` that writes most, in a launch of `ranks`. 71.
 int dt_save_snapshot_bytes(const DtProgram *p, const DtStages *s, int stage, const DtCut *cut, int ranks, int64_t *bytes,
                            DtError *e);

@@ -72,8 +72,7 @@ static int take_folder(DtSaver *s, const char *folder, DtError *e) {
 }
 
 int dt_saver_plan(DtRun *r, DtError *e) {
-  // State in a file is there to save memory: a snapshot of it would take that again.
-  r->behind_steps = !r->o.eval_only && r->step < r->o.steps && r->o.save && r->o.save_every && !r->o.save_sync && !r->p->offload;
+  r->behind_steps = !r->o.eval_only && r->step < r->o.steps && dt_save_behind(r->p, &r->o);
   r->snapshot_bytes = 0;
   if (!r->behind_steps) return 0;
   return dt_save_snapshot_bytes(r->p, &r->zero.stages, dt_world.coord[DT_AXIS_PP], &r->zero.cut, dt_world.size,

@@ -129,13 +129,12 @@ static int make_layout(Layout *l, const DtProgram *p, int ranks, DtError *e) {
 // Of the stage that needs most.
 static DtMemory most_memory(const DtProgram *p, const Layout *l, const DtOptions *o, int64_t micro, DtError *e) {
   DtMemory most = {0};
-  bool snapshot = o->save && o->save_every && !o->save_sync;
   int threads = o->threads ? (int)o->threads : 1;
   for (int s = 0; s < l->pp && !e->status; s++) {
     DtWalk w = {0};
     if (l->pp > 1) dt_walk_open(&w, p, s, (micro + l->dp - 1) / l->dp, 0, false, e);
     DtHost host = {dt_device_limits(), dt_device_work_bytes(p, threads), dt_exchange_plan(l->ranks), 0};
-    if (snapshot) dt_save_snapshot_bytes(p, &l->stages, s, &l->cut, l->ranks, &host.snapshot, e);
+    if (dt_save_behind(p, o)) dt_save_snapshot_bytes(p, &l->stages, s, &l->cut, l->ranks, &host.snapshot, e);
     DtMemory m = dt_memory(&l->stages, s, p, &l->cut, true, &w, host);
     dt_walk_close(&w);
     if (m.total > most.total) most = m;
